@@ -1,0 +1,57 @@
+"""The driver port: what decides a run's next step. The executor does not know what an agent is."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue
+
+from wakeful.domain.content import Content, ProposedCall, Usage
+from wakeful.domain.history import Conversation
+from wakeful.domain.runs import Run
+
+__all__ = ["Driver", "Turn", "View"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What happens next: calls to execute; or, without calls, the final reply; or, silent, the end without one.
+
+    `calls` have positions 0, 1, 2 … in order.
+    """
+
+    content: Content = None
+    calls: tuple[ProposedCall, ...] = ()
+    silent: bool = False
+    """The run ends and says nothing: no assistant message is recorded."""
+    finish_reason: str = "stop"
+    usage: Usage = Usage()
+    provider: str = ""
+    model: str = ""
+    continuation: JsonValue = None
+    repaired: int = 0
+
+    @property
+    def final(self) -> bool:
+        return not self.calls
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a driver may look at: the run, the whole conversation, and what the budget leaves."""
+
+    run: Run
+    conversation: Conversation
+    step: int
+    """The step about to be taken, from 1."""
+    tools_allowed: bool
+    """False on the last allowed step: it is reserved for an answer."""
+    continuation: JsonValue = None
+    summary: str | None = None
+    summary_through: int | None = None
+
+
+class Driver(Protocol):
+    async def next_turn(self, view: View) -> Turn:
+        """Decide the next turn. Called with no transaction open; may take long and may be called again for the
+        same step after a crash. Raises TransientModelError (asked again with backoff) or another RunFailure."""
+        ...

@@ -1,0 +1,137 @@
+"""Session history folded into a conversation: pure, total, the same for one log prefix in every process.
+
+The fold accepts every log: results stand with their call wherever they were committed, a call may stay
+unanswered, messages may come while calls are open. In-memory conversation always equals the log.
+"""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from wakeful.domain.content import CallResult, Content, ProposedCall
+from wakeful.domain.events import HISTORY_TYPES, Event
+from wakeful.domain.events.runs import UserMessageReceived
+from wakeful.domain.events.turns import (
+    AssistantMessageCreated,
+    CallEnded,
+    CallResolved,
+    ModelResponseCompleted,
+)
+from wakeful.domain.ids import invocation_id
+
+__all__ = ["CallRecord", "Conversation", "Entry", "MessageEntry", "TurnEntry"]
+
+
+@dataclass(slots=True)
+class MessageEntry:
+    """A message into the session."""
+
+    sequence: int
+    role: str
+    content: Content
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """A proposed call and, once the log holds it, its one result and what a person later said of it."""
+
+    invocation_id: UUID
+    call: ProposedCall
+    result: CallResult | None = None
+    result_sequence: int | None = None
+    resolution: CallResolved | None = None
+
+
+@dataclass(slots=True)
+class TurnEntry:
+    """An assistant message with its calls. `count_before` is the tool calls counted before it, None if unrecorded."""
+
+    sequence: int
+    run_id: UUID | None
+    step: int
+    content: Content
+    calls: list[CallRecord]
+    count_before: int | None = None
+
+    @property
+    def unanswered(self) -> list[CallRecord]:
+        return [record for record in self.calls if record.result is None]
+
+    @property
+    def final(self) -> bool:
+        return not self.calls
+
+
+Entry = MessageEntry | TurnEntry
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The fold's state. Feed it events in sequence order; those it has seen are passed over."""
+
+    entries: list[Entry] = field(default_factory=list)
+    last_sequence: int = 0
+    _open: dict[UUID, CallRecord] = field(default_factory=dict)
+    _counts: dict[tuple[UUID | None, int], int | None] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> None:
+        """Adopt one event; anything that is no part of the conversation only moves `last_sequence`."""
+        if event.sequence <= self.last_sequence:
+            return
+        self.last_sequence = event.sequence
+        match event.payload:
+            case UserMessageReceived() as message:
+                self.entries.append(MessageEntry(event.sequence, message.role, message.content))
+            case ModelResponseCompleted() as response:
+                self._counts[event.run_id, response.step] = response.tool_call_count_before_turn
+            case AssistantMessageCreated() as message:
+                self._add_turn(event, message)
+            case CallEnded() as ended:
+                record = self._open.get(ended.invocation_id)
+                if record is not None and record.result is None:
+                    record.result, record.result_sequence = ended.result, event.sequence
+            case CallResolved() as resolved:
+                record = self._open.get(resolved.invocation_id)
+                if record is not None:
+                    record.resolution = resolved
+            case _:
+                pass
+
+    def _add_turn(self, event: Event, message: AssistantMessageCreated) -> None:
+        calls = [
+            CallRecord(_invocation(event.run_id, message.step, call.position), call) for call in message.calls
+        ]
+        self._open.update((record.invocation_id, record) for record in calls)
+        count = self._counts.pop((event.run_id, message.step), None)
+        self.entries.append(
+            TurnEntry(event.sequence, event.run_id, message.step, message.content, calls, count)
+        )
+
+    def turns(self, run_id: UUID) -> list[TurnEntry]:
+        """The run's turns, oldest first."""
+        return [e for e in self.entries if isinstance(e, TurnEntry) and e.run_id == run_id]
+
+    def latest_turn(self, run_id: UUID) -> TurnEntry | None:
+        """The run's newest turn: where the run is, whatever any checkpoint says."""
+        for entry in reversed(self.entries):
+            if isinstance(entry, TurnEntry) and entry.run_id == run_id:
+                return entry
+        return None
+
+    def has_result(self, invocation: UUID) -> bool:
+        record = self._open.get(invocation)
+        return record is not None and record.result is not None
+
+    @classmethod
+    def of(cls, events: "list[Event]") -> "Conversation":
+        conversation = cls()
+        for event in events:
+            conversation.apply(event)
+        return conversation
+
+
+CONVERSATION_TYPES = HISTORY_TYPES | {ModelResponseCompleted.TYPE}
+"""What a reader has to fetch to fold a conversation."""
+
+
+def _invocation(run_id: UUID | None, step: int, position: int) -> UUID:
+    return invocation_id(run_id, step, position) if run_id else UUID(int=0)
