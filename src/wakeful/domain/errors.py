@@ -132,9 +132,7 @@ class IdempotencyConflict(Conflict):
     code = "idempotency_conflict"
 
     def __init__(self, key: str) -> None:
-        super().__init__(
-            f"idempotency key {key!r} was used with another request: use a new key for a new request"
-        )
+        super().__init__(f"idempotency key {key!r} was used with another request: use a new key for a new request")
         self.key = key
 
 

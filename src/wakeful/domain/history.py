@@ -97,14 +97,10 @@ class Conversation:
                 pass
 
     def _add_turn(self, event: Event, message: AssistantMessageCreated) -> None:
-        calls = [
-            CallRecord(_invocation(event.run_id, message.step, call.position), call) for call in message.calls
-        ]
+        calls = [CallRecord(_invocation(event.run_id, message.step, call.position), call) for call in message.calls]
         self._open.update((record.invocation_id, record) for record in calls)
         count = self._counts.pop((event.run_id, message.step), None)
-        self.entries.append(
-            TurnEntry(event.sequence, event.run_id, message.step, message.content, calls, count)
-        )
+        self.entries.append(TurnEntry(event.sequence, event.run_id, message.step, message.content, calls, count))
 
     def turns(self, run_id: UUID) -> list[TurnEntry]:
         """The run's turns, oldest first."""

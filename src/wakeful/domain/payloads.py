@@ -105,8 +105,8 @@ def _mapping(value: dict[Any, Any], path: str, depth: int, *, repairing: bool) -
         if not isinstance(key, str):
             if not repairing:
                 raise InvalidPayload(f"an object key is a {type(key).__name__}, not text", path=path)
-            key, total = str(key), total + 1
-        name, replaced = _text(key, path, repairing=repairing)
+            total += 1
+        name, replaced = _text(str(key), path, repairing=repairing)
         child, inner = _walk(item, f"{path}.{name[:40]}", depth + 1, repairing=repairing)
         result[name] = child
         total += replaced + inner

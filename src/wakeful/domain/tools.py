@@ -13,7 +13,7 @@ __all__ = ["ASK_USER", "DELEGATE", "RetryPolicy", "Tool", "ToolCall", "ToolFaile
 DEFAULT_TIMEOUT = timedelta(seconds=60)
 
 
-class ToolFailed(Exception):  # noqa: N818 - it is what happened, as a tool's author says it
+class ToolFailed(Exception):
     """Raised by a tool: it failed, and nothing was done. The only exception that lets a non-idempotent
     call be FAILED; anything else it raises makes it UNCERTAIN. `code` is a stable word for the model."""
 

@@ -7,6 +7,7 @@ from wakeful.domain.content import CallResult, Content, ProposedCall, Usage
 from wakeful.domain.events.envelope import Payload
 
 __all__ = [
+    "ApprovalRequested",
     "AssistantMessageCreated",
     "CallApproved",
     "CallCancelled",
@@ -18,7 +19,6 @@ __all__ = [
     "CallResolved",
     "CallStarted",
     "CallUncertain",
-    "ApprovalRequested",
     "ModelCallFailed",
     "ModelResponseCompleted",
 ]

@@ -23,7 +23,7 @@ class Sessions(Protocol):
         """Raises NotFound, also for another owner's."""
         ...
 
-    async def list(self, scope: Scope, *, limit: int = 50, after: UUID | None = None) -> list[Session]:
+    async def page(self, scope: Scope, *, limit: int = 50, after: UUID | None = None) -> list[Session]:
         """Latest activity first; `after` is the last id of the page before."""
         ...
 
@@ -37,7 +37,7 @@ class RunReader(Protocol):
         """Raises NotFound, also for another owner's."""
         ...
 
-    async def list(
+    async def page(
         self,
         scope: Scope,
         *,
