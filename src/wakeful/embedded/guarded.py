@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from wakeful.embedded.account import Account, clean_environment
 from wakeful.embedded.errors import EmbeddedStartFailed
 
 __all__ = ["GuardedProcess", "Orders", "last_lines"]
+
+# How long a server whose guardian was killed may take for the shutdown that the kernel asked it for.
+ORPHAN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,7 @@ class Orders:
 
     def as_json(self) -> bytes:
         switched = self.account.switched
-        identity = (
-            {"user": self.account.uid, "group": self.account.gid, "extra_groups": []} if switched else {}
-        )
+        identity = {"user": self.account.uid, "group": self.account.gid, "extra_groups": []} if switched else {}
         return json.dumps(
             {
                 "command": list(self.command),
@@ -54,8 +57,10 @@ class GuardedProcess:
 
     def __init__(self, orders: Orders, *, keep_open: Sequence[int] = ()) -> None:
         """Start it; EmbeddedStartFailed when the program cannot be executed."""
+        self.pid = 0
         script = Path(__file__).with_name("guardian.py")
         self._owner = os.getpid()
+        self._remove = orders.remove
         self._guardian = subprocess.Popen(
             [sys.executable, "-I", "-S", str(script)],
             stdin=subprocess.PIPE,
@@ -91,9 +96,18 @@ class GuardedProcess:
             return
         words = " ".join(word for word, said in (("keep", keep), ("immediate", immediate)) if said)
         self.let_go(words)
-        self._guardian.wait()
+        if self._guardian.wait() < 0:
+            self._after_killed_guardian(keep=keep)
         if self._guardian.stdout is not None:
             self._guardian.stdout.close()
+
+    def _after_killed_guardian(self, *, keep: bool) -> None:
+        """The kernel told the server to stop when somebody killed its guardian; the rest is left to us."""
+        deadline = time.monotonic() + ORPHAN_SECONDS
+        while _exists(self.pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for folder in () if keep else self._remove:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def let_go(self, words: str = "") -> None:
         """Close our end of the pipe: all that the death of this process would do."""
@@ -123,6 +137,16 @@ def _forget_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _exists(pid: int) -> bool:
+    if pid == 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def last_lines(log: Path, *, count: int = 12) -> str:

@@ -189,9 +189,7 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:
             if not process.running:
-                raise EmbeddedStartFailed(
-                    f"PostgreSQL ended at once (log: {cluster.log}):\n{last_lines(cluster.log)}"
-                )
+                raise EmbeddedStartFailed(f"PostgreSQL ended at once (log: {cluster.log}):\n{last_lines(cluster.log)}")
             try:
                 lines = state.read_text(encoding="utf-8").splitlines()
             except FileNotFoundError:
