@@ -142,7 +142,8 @@ CREATE TABLE wakeful.runs (
         AND attempts >= 0 AND lease_epoch >= 0),
     CONSTRAINT ck_runs_lease CHECK (status <> 'RUNNING'
         OR (lease_owner IS NOT NULL AND lease_expires_at IS NOT NULL)),
-    CONSTRAINT ck_runs_parent CHECK (num_nonnulls(parent_run_id, parent_session_id, parent_invocation_id) IN (0, 3)),
+    CONSTRAINT ck_runs_parent CHECK (num_nonnulls(parent_run_id, parent_session_id) IN (0, 2)
+        AND (parent_invocation_id IS NULL OR parent_run_id IS NOT NULL)),
     CONSTRAINT ck_runs_attempt_failures CHECK (jsonb_typeof(attempt_failures) = 'array')
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02,
     autovacuum_vacuum_cost_delay = 0);

@@ -52,7 +52,9 @@ class RunRow(Base):
             "status <> 'RUNNING' OR (lease_owner IS NOT NULL AND lease_expires_at IS NOT NULL)", name="lease"
         ),
         CheckConstraint(
-            "num_nonnulls(parent_run_id, parent_session_id, parent_invocation_id) IN (0, 3)", name="parent"
+            "num_nonnulls(parent_run_id, parent_session_id) IN (0, 2) "
+            "AND (parent_invocation_id IS NULL OR parent_run_id IS NOT NULL)",
+            name="parent",
         ),
         CheckConstraint("jsonb_typeof(attempt_failures) = 'array'", name="attempt_failures"),
         # Submit: one active run per session.
