@@ -24,6 +24,8 @@ class Agent:
     question_expires: timedelta | None = None
     delegates: tuple[str, ...] = ()
     """Agents it may start child runs of (`agent.delegate`)."""
+    repeat_limit: int | None = 3
+    """The this-many-th identical call in a row is refused; None allows any number."""
 
 
 @dataclass(frozen=True, slots=True)

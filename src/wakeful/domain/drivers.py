@@ -1,11 +1,12 @@
 """The driver port: what decides a run's next step. The executor does not know what an agent is."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from pydantic import JsonValue
 
-from wakeful.domain.content import Content, ProposedCall, Usage
+from wakeful.domain.content import ArtifactRef, Content, ProposedCall, Usage
 from wakeful.domain.history import Conversation
 from wakeful.domain.runs import Run
 
@@ -48,6 +49,8 @@ class View:
     continuation: JsonValue = None
     summary: str | None = None
     summary_through: int | None = None
+    fetch: Callable[[ArtifactRef], Awaitable[bytes]] | None = None
+    """Reads what was too large to stand in the log."""
 
 
 class Driver(Protocol):

@@ -4,6 +4,7 @@ The fold accepts every log: results stand with their call wherever they were com
 unanswered, messages may come while calls are open. In-memory conversation always equals the log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from wakeful.domain.events.turns import (
 )
 from wakeful.domain.ids import invocation_id
 
-__all__ = ["CallRecord", "Conversation", "Entry", "MessageEntry", "TurnEntry"]
+__all__ = ["CONVERSATION_TYPES", "CallRecord", "Conversation", "Entry", "MessageEntry", "NoteEntry", "TurnEntry"]
 
 
 @dataclass(slots=True)
@@ -32,13 +33,12 @@ class MessageEntry:
 
 @dataclass(slots=True)
 class CallRecord:
-    """A proposed call and, once the log holds it, its one result and what a person later said of it."""
+    """A proposed call and, once the log holds it, its one result."""
 
     invocation_id: UUID
     call: ProposedCall
     result: CallResult | None = None
     result_sequence: int | None = None
-    resolution: CallResolved | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +61,15 @@ class TurnEntry:
         return not self.calls
 
 
-Entry = MessageEntry | TurnEntry
+@dataclass(slots=True)
+class NoteEntry:
+    """A later word on an uncertain call: it follows the results of the turn it falls into."""
+
+    sequence: int
+    resolution: CallResolved
+
+
+Entry = MessageEntry | TurnEntry | NoteEntry
 
 
 @dataclass(slots=True)
@@ -70,7 +78,7 @@ class Conversation:
 
     entries: list[Entry] = field(default_factory=list)
     last_sequence: int = 0
-    _open: dict[UUID, CallRecord] = field(default_factory=dict)
+    _calls: dict[UUID, CallRecord] = field(default_factory=dict)
     _counts: dict[tuple[UUID | None, int], int | None] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
@@ -86,35 +94,30 @@ class Conversation:
             case AssistantMessageCreated() as message:
                 self._add_turn(event, message)
             case CallEnded() as ended:
-                record = self._open.get(ended.invocation_id)
+                record = self._calls.get(ended.invocation_id)
                 if record is not None and record.result is None:
                     record.result, record.result_sequence = ended.result, event.sequence
             case CallResolved() as resolved:
-                record = self._open.get(resolved.invocation_id)
-                if record is not None:
-                    record.resolution = resolved
+                self.entries.append(NoteEntry(event.sequence, resolved))
             case _:
                 pass
 
     def _add_turn(self, event: Event, message: AssistantMessageCreated) -> None:
         calls = [CallRecord(_invocation(event.run_id, message.step, call.position), call) for call in message.calls]
-        self._open.update((record.invocation_id, record) for record in calls)
+        self._calls.update((record.invocation_id, record) for record in calls)
         count = self._counts.pop((event.run_id, message.step), None)
         self.entries.append(TurnEntry(event.sequence, event.run_id, message.step, message.content, calls, count))
 
-    def turns(self, run_id: UUID) -> list[TurnEntry]:
-        """The run's turns, oldest first."""
-        return [e for e in self.entries if isinstance(e, TurnEntry) and e.run_id == run_id]
+    def turns_backwards(self, run_id: UUID) -> Iterator[TurnEntry]:
+        """The run's turns, newest first."""
+        return (e for e in reversed(self.entries) if isinstance(e, TurnEntry) and e.run_id == run_id)
 
     def latest_turn(self, run_id: UUID) -> TurnEntry | None:
         """The run's newest turn: where the run is, whatever any checkpoint says."""
-        for entry in reversed(self.entries):
-            if isinstance(entry, TurnEntry) and entry.run_id == run_id:
-                return entry
-        return None
+        return next(self.turns_backwards(run_id), None)
 
     def has_result(self, invocation: UUID) -> bool:
-        record = self._open.get(invocation)
+        record = self._calls.get(invocation)
         return record is not None and record.result is not None
 
     @classmethod

@@ -1,7 +1,7 @@
 """Invocations: the durable record of one tool call, found by (run, step, position), never by a provider's id."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +25,8 @@ class NewInvocation:
     status: InvocationStatus = InvocationStatus.REQUESTED
     provider_call_id: str = ""
     origin: str = "model"
-    expires_at: datetime | None = None
+    expires_in: timedelta | None = None
+    """How long a question or approval stays open, from the append's database time (`expires_at` in the row)."""
     child_run_id: UUID | None = None
     child_session_id: UUID | None = None
 

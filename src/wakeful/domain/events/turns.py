@@ -84,6 +84,7 @@ class CallApproved(_Call):
 
     TYPE: ClassVar[str] = "tool.call.approved"
     note: str | None = None
+    client_event_id: UUID | None = None
 
 
 class CallEnded(_Call):
@@ -92,6 +93,8 @@ class CallEnded(_Call):
     HISTORY: ClassVar[bool] = True
     result: CallResult
     repaired: int = 0
+    client_event_id: UUID | None = None
+    """The id a client chose for its answer; the event's own id is derived from the call."""
 
 
 class CallCompleted(CallEnded):
@@ -136,3 +139,4 @@ class CallResolved(_Call):
     happened: bool
     note: str | None = None
     data: Any = None
+    client_event_id: UUID | None = None
