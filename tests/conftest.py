@@ -79,6 +79,16 @@ def trajectories() -> Path:
     return RECORDED
 
 
+@pytest.fixture(scope="session")
+def amqp_url() -> str:
+    """A RabbitMQ of the tests' own (`tests/support/rabbitmq`), which CI always has."""
+    url = os.environ.get("WAKEFUL_TEST_AMQP_URL")
+    if url is None:
+        assert not os.environ.get("CI"), "CI must set WAKEFUL_TEST_AMQP_URL"
+        pytest.skip("no RabbitMQ: install rabbitmq-server, start tests/support/rabbitmq, set WAKEFUL_TEST_AMQP_URL")
+    return url
+
+
 def pytest_report_header() -> str:
     return f"postgresql: {POSTGRES_BIN or 'embedded'}"
 
