@@ -1,0 +1,5 @@
+"""`python -m wakeful`."""
+
+from wakeful.cli.main import main
+
+main()
