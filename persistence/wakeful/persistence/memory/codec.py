@@ -16,7 +16,7 @@ from wakeful.domain.payloads import check
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef, SessionRef
 from wakeful.domain.sessions import Session
-from wakeful.persistence.memory.records import SavedCheckpoint, SavedEvent
+from wakeful.persistence.memory.saved import SavedCheckpoint, SavedEvent
 
 __all__ = [
     "copy_invocation",

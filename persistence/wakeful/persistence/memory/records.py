@@ -7,18 +7,27 @@ way out, so that no caller shares anything with the store.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from wakeful.domain.events import Actor
 from wakeful.domain.invocations import Invocation
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef, SessionRef
 from wakeful.domain.sessions import Session
+from wakeful.persistence.memory.saved import ArtifactRecord, KeyRecord, SavedCheckpoint, SavedEvent
 
-__all__ = ["Clock", "KeyRecord", "Records", "Rows", "SavedCheckpoint", "SavedEvent", "run_key", "system_clock"]
+__all__ = [
+    "ArtifactRecord",
+    "Clock",
+    "KeyRecord",
+    "Records",
+    "Rows",
+    "SavedCheckpoint",
+    "SavedEvent",
+    "run_key",
+    "system_clock",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,42 +43,6 @@ def system_clock() -> datetime:
 
 def run_key(run: RunRef) -> RunKey:
     return run.tenant_id, run.run_id
-
-
-@dataclass(frozen=True, slots=True)
-class SavedEvent:
-    """A committed event; the payload is kept as the JSON text the log would hold."""
-
-    sequence: int
-    event_id: UUID
-    run_id: UUID | None
-    type: str
-    version: int
-    actor: Actor
-    payload: str
-    trace_id: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class SavedCheckpoint:
-    """A checkpoint; its state is kept as JSON text."""
-
-    number: int
-    epoch: int
-    trigger: str
-    last_event_sequence: int
-    state: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
-    """A submit key: the request it stands for, and the run it started."""
-
-    request_hash: str
-    run: RunRef
-    expires_at: datetime
 
 
 class Rows(Generic[K, V]):
@@ -129,8 +102,8 @@ class Records:
         self.calls_of_run: Rows[RunKey, tuple[UUID, ...]] = Rows(self._journal)
         self.checkpoints: Rows[RunKey, tuple[SavedCheckpoint, ...]] = Rows(self._journal)
         self.keys: Rows[tuple[UUID, UUID, str], KeyRecord] = Rows(self._journal)
+        self.artifacts: Rows[tuple[UUID, UUID], ArtifactRecord] = Rows(self._journal)
         self.ticks: Rows[str, datetime] = Rows(self._journal)
-        self.resolutions: Rows[tuple[UUID, UUID], datetime] = Rows(self._journal)
         self.active: Rows[SessionRef, UUID] = Rows(self._journal)
         self.unfinished: Rows[RunKey, None] = Rows(self._journal)
         self.event_sequences: Rows[tuple[SessionRef, UUID], int] = Rows(self._journal)

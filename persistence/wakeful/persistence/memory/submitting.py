@@ -11,7 +11,8 @@ from wakeful.domain.runs import Run, Submission, Submitted
 from wakeful.domain.states import RunStatus
 from wakeful.persistence.memory.appending import Encoded, encode, insert, now_in, session_of
 from wakeful.persistence.memory.codec import plain
-from wakeful.persistence.memory.records import KeyRecord, Records
+from wakeful.persistence.memory.records import Records
+from wakeful.persistence.memory.saved import KeyRecord
 
 __all__ = ["Prepared", "prepare", "submit"]
 

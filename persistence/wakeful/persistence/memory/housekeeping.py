@@ -1,0 +1,38 @@
+"""Housekeeping in memory: submit keys and the sweepers' ticks."""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from wakeful.persistence.memory.records import Records, run_key
+from wakeful.persistence.memory.saved import KeyRecord
+
+__all__ = ["MemoryHousekeeping"]
+
+
+class MemoryHousekeeping:
+    """See `wakeful.domain.ports.sweeps`."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    async def expire_keys(self, limit: int, *, now: datetime | None = None) -> int:
+        with self._records.unit():
+            moment = now or self._records.clock()
+            expired = [key for key, record in self._records.keys.items() if self._may_go(record, moment)][:limit]
+            for key in expired:
+                self._records.keys.delete(key)
+            return len(expired)
+
+    def _may_go(self, record: KeyRecord, moment: datetime) -> bool:
+        """Past its time, and its run has ended: a key never lives shorter than its run."""
+        run = self._records.runs.get(run_key(record.run))
+        return record.expires_at <= moment and (run is None or run.status.terminal)
+
+    async def tick(self, sweep: str, owner: UUID) -> None:
+        with self._records.unit():
+            self._records.ticks.put(sweep, self._records.clock())
+
+    async def last_tick(self, sweep: str) -> timedelta | None:
+        with self._records.unit():
+            ticked = self._records.ticks.get(sweep)
+            return None if ticked is None else self._records.clock() - ticked
