@@ -29,6 +29,10 @@ def _options() -> dict[str, Any]:
 
 
 def _run(connection: Connection) -> None:
+    # A login named "wakeful" has this schema first in its search path, and Alembic would then take it for the
+    # unnamed one: every name here is spelled out, and means the same for every login.
+    connection.execute(text("SET search_path TO pg_catalog"))
+    connection.dialect.default_schema_name = "pg_catalog"
     # Looked up first: CREATE SCHEMA IF NOT EXISTS needs the right to create even when there is nothing to do.
     if connection.scalar(_SCHEMA_EXISTS) is None:
         connection.execute(text("CREATE SCHEMA wakeful"))

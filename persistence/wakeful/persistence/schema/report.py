@@ -101,9 +101,8 @@ def _advice(
 ) -> tuple[str, ...]:
     found: list[str] = []
     if current != EXPECTED_REVISION or mode is None:
-        found.append(
-            f"the schema is at {current or 'no revision'}, this code expects {EXPECTED_REVISION}: run `wakeful db upgrade`"
-        )
+        at = f"the schema is at {current}" if current else "there is no Wakeful schema"
+        found.append(f"{at}, this code expects {EXPECTED_REVISION}: run `wakeful db upgrade`")
     if broken:
         found.append(f"drop the invalid indexes {', '.join(broken)}, then run `wakeful db upgrade`")
     if mode is Mode.ROLES and facts.missing:
