@@ -30,8 +30,8 @@ class Holding:
     draining: bool = False
     """The process is stopping: hand the run back at the next safe boundary."""
     last_progress: float = field(default_factory=time.monotonic)
-    declared_wait: bool = False
-    """The run waits for something outside (a model, a tool), so a lack of progress means nothing."""
+    waits: int = 0
+    """How many things outside (models, tools) the run waits for."""
     unrepeatable: int = 0
     """How many non-idempotent calls are in flight: their lease is kept while the process drains."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,6 +40,11 @@ class Holding:
     @property
     def lease(self) -> Lease:
         return self.claim.lease
+
+    @property
+    def declared_wait(self) -> bool:
+        """The run waits for something outside, so a lack of progress means nothing."""
+        return self.waits > 0
 
     def may_start(self) -> bool:
         """Whether a side effect may still be started under this lease."""
@@ -51,9 +56,9 @@ class Holding:
     @contextmanager
     def waiting_outside(self) -> Iterator[None]:
         """Declare that the task awaits something outside; the heartbeat keeps vouching meanwhile."""
-        self.declared_wait = True
+        self.waits += 1
         try:
             yield
         finally:
-            self.declared_wait = False
+            self.waits -= 1
             self.progressed()

@@ -15,11 +15,9 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-import structlog
-
 from wakeful.domain.appends import Append, Appended, RunChange
 from wakeful.domain.checkpoints import NewCheckpoint
-from wakeful.domain.errors import Fenced, Unavailable
+from wakeful.domain.errors import Fenced
 from wakeful.domain.events import Event, NewEvent
 from wakeful.domain.events.runs import RunCancelRequested
 from wakeful.domain.events.turns import CallApproved, CallEnded
@@ -28,11 +26,10 @@ from wakeful.domain.invocations import InvocationChange, NewInvocation
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.states import InvocationStatus
 from wakeful.runtime.holding import Holding
+from wakeful.runtime.patience import until_answered
 
 __all__ = ["Entry", "Journal"]
 
-_log = structlog.get_logger(__name__)
-_FIRST_PAUSE_SECONDS = 0.05
 _PAGE = 1000
 
 T = TypeVar("T")
@@ -171,18 +168,4 @@ class Journal:
                 pass
 
     async def _until_answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until the database answers: an unknown outcome is redone with the same ids, which is always safe.
-        The heartbeat, not this loop, decides when the lease is lost."""
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return await attempt()
-            except Unavailable as error:
-                if self._holding.lost:
-                    lease = self._holding.lease
-                    raise Fenced(lease.run.run_id, lease.epoch) from error
-                if self._holding.draining:
-                    raise
-                _log.warning("journal.database_unavailable", run_id=str(self.run_id), error=error.code)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, self._longest_pause.total_seconds())
+        return await until_answered(self._holding, self._longest_pause, attempt)
