@@ -39,6 +39,12 @@ class LeaseKeeper(Protocol):
         """
         ...
 
+    def expire(self, lease: Lease) -> bool:
+        """Let this lease expire now, because its holder is known to be dead: only a sweep's `reclaim` gets the run
+        then. False, and nothing changed, when the lease is not current any more. Errors: Unavailable.
+        """
+        ...
+
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         ...
