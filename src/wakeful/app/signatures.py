@@ -52,12 +52,18 @@ def read_signature(function: Callable[..., Any], tool: str) -> Signature:
         field = f"argument_{index}"
         fields[field] = (_type_of(parameter, hints, tool), _field(parameter))
         names[field] = parameter.name
-    model = create_model(f"{tool}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
     try:
+        model = create_model(f"{tool}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
         schema = model.model_json_schema()
     except PydanticUserError as error:
-        raise ConfigurationError(f"tool {tool!r}: a parameter's type has no JSON schema: {error.message}") from error
+        raise ConfigurationError(
+            f"tool {tool!r}: a parameter's type has no JSON schema: {_first_line(error)}"
+        ) from error
     return Signature(_tidy(schema), takes_call, model, names)
+
+
+def _first_line(error: PydanticUserError) -> str:
+    return (error.message or "unknown").splitlines()[0]
 
 
 def _hints(function: Callable[..., Any], tool: str) -> dict[str, Any]:
