@@ -49,7 +49,7 @@ QUERIES = {
     """,
     "triggers": """
         SELECT format('%s (%s)', pg_get_triggerdef(t.oid),
-                      CASE t.tgenabled WHEN 'O' THEN 'enabled' ELSE 'tgenabled ' || t.tgenabled END)
+                      CASE t.tgenabled WHEN 'O' THEN 'enabled' ELSE 'tgenabled ' || t.tgenabled::text END)
           FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_class AS c ON c.oid = t.tgrelid
          WHERE c.relnamespace = 'wakeful'::regnamespace AND NOT t.tgisinternal
     """,
