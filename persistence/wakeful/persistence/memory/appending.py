@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from uuid import UUID
 
 from wakeful.domain.appends import Appended
 from wakeful.domain.errors import SessionGone, WakefulError
@@ -11,8 +12,9 @@ from wakeful.domain.scopes import SessionRef
 from wakeful.domain.sessions import Session
 from wakeful.persistence.memory.codec import json_text, save_event
 from wakeful.persistence.memory.records import Records
+from wakeful.persistence.memory.saved import SavedEvent
 
-__all__ = ["Encoded", "encode", "insert", "now_in", "session_of", "stands_already"]
+__all__ = ["Encoded", "encode", "insert", "now_in", "saved_event", "session_of", "stands_already"]
 
 _SILENT = frozenset({"memory.decayed", "memory.retired"})
 
@@ -46,25 +48,33 @@ def now_in(records: Records, session: SessionRef) -> datetime:
 
 
 def stands_already(records: Records, ref: SessionRef, events: Sequence[NewEvent]) -> Appended | None:
-    """The first success, when these very events are in the log; None when none of them is.
+    """The first success, when these very events are in the log.
 
-    Some but not all of them is a defect of the writer, whose ids are chosen per append.
+    A result's id is derived from its call, so it may stand there because somebody else gave the result: that is
+    no repetition, and the guards refuse it.
     """
-    found = [records.event_sequences.get((ref, event.event_id)) for event in events]
-    known = [sequence for sequence in found if sequence is not None]
-    if not known:
+    found = [saved_event(records, ref, event.event_id) for event in events]
+    saved = [known for known in found if known is not None]
+    if not saved or len(saved) < len(found):
         return None
-    if len(known) < len(found):
-        raise WakefulError(f"{len(known)} of the append's {len(found)} event ids stand in session {ref.session_id}")
-    log = records.log(ref)
-    at = next(event.created_at for event in reversed(log) if event.sequence == max(known))
-    return Appended(min(known), max(known), at, cancel_requested=False, repeated=True)
+    if any((old.type, old.actor) != (new.type, new.actor) for old, new in zip(saved, events, strict=True)):
+        return None
+    sequences = [event.sequence for event in saved]
+    return Appended(min(sequences), max(sequences), saved[-1].created_at, cancel_requested=False, repeated=True)
+
+
+def saved_event(records: Records, ref: SessionRef, event_id: UUID) -> SavedEvent | None:
+    sequence = records.event_sequences.get((ref, event_id))
+    return None if sequence is None else records.log(ref)[sequence - 1]
 
 
 def insert(records: Records, ref: SessionRef, events: Sequence[Encoded], at: datetime) -> Appended:
     """Write events at consecutive new sequences and move the session's activity forward, never back."""
     session = session_of(records, ref)
     first = session.last_sequence + 1
+    if any((ref, encoded.event.event_id) in records.event_sequences for encoded in events):
+        # Every guard let it pass, so no race explains it: ids are chosen per append, and this one mixes two.
+        raise WakefulError(f"some of the append's event ids stand in session {ref.session_id} already")
     for offset, encoded in enumerate(events):
         records.add_event(ref, save_event(encoded.event, first + offset, at, encoded.payload))
     last = session.last_sequence + len(events)

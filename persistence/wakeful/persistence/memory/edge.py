@@ -11,7 +11,7 @@ from wakeful.domain.ports.run_control import Controlled
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef, Scope
 from wakeful.domain.states import RunStatus
-from wakeful.persistence.memory.appending import encode, insert, now_in
+from wakeful.persistence.memory.appending import encode, insert, now_in, saved_event
 from wakeful.persistence.memory.codec import load_event, plain
 from wakeful.persistence.memory.holding import change_calls
 from wakeful.persistence.memory.records import Records, run_key
@@ -35,11 +35,8 @@ def locked(records: Records, run: RunRef) -> Locked | None:
 
 def event_of(records: Records, run: RunRef, event_id: UUID) -> Event | None:
     """The event with this id in the run's session."""
-    sequence = records.event_sequences.get((run.session, event_id))
-    if sequence is None:
-        return None
-    saved = next(event for event in records.log(run.session) if event.sequence == sequence)
-    return load_event(run.session, saved)
+    saved = saved_event(records, run.session, event_id)
+    return None if saved is None else load_event(run.session, saved)
 
 
 def take(records: Records, seen: Locked, edge: Edge) -> Controlled:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from wakeful.domain.appends import Append, Appended, RunChange
 from wakeful.domain.errors import InvalidInput
 from wakeful.domain.events import Event
-from wakeful.domain.runs import Run
+from wakeful.domain.runs import Lease
 from wakeful.domain.scopes import SessionRef
 from wakeful.persistence.memory.appending import Encoded, encode, insert, now_in, session_of, stands_already
 from wakeful.persistence.memory.codec import json_text, load_event, plain
@@ -34,21 +34,22 @@ class MemoryEventLog:
         repeated = stands_already(self._records, append.session, append.events)
         if repeated is not None:
             return replace(repeated, cancel_requested=self._cancel_requested(append))
-        at = now_in(self._records, append.session)
-        run = held(self._records, append.lease) if append.lease is not None else None
-        appended = insert(self._records, append.session, events, at)
-        if run is None or append.lease is None:
-            return appended
-        self._apply(append, run, appended)
-        return replace(appended, cancel_requested=run.cancel_requested_at is not None)
+        if append.lease is None:
+            return insert(self._records, append.session, events, now_in(self._records, append.session))
+        return self._append_held(append, append.lease, events)
 
-    def _apply(self, append: Append, run: Run, appended: Appended) -> None:
-        """Calls before the run: what the run may become depends on what is still open."""
-        propose(self._records, run.ref, append.proposals, appended.at)
-        change_calls(self._records, run.ref, append.changes, appended.at)
-        change_run(self._records, run, append.run or RunChange(), appended.at)
+    def _append_held(self, append: Append, lease: Lease, events: list[Encoded]) -> Appended:
+        """Calls before the run: what the run may become depends on what is still open. Events last, so that a
+        second result is refused by its call's state and not by its id."""
+        run = held(self._records, lease)
+        at = now_in(self._records, append.session)
+        propose(self._records, run.ref, append.proposals, at)
+        change_calls(self._records, run.ref, append.changes, at)
+        change_run(self._records, run, append.run or RunChange(), at)
+        appended = insert(self._records, append.session, events, at)
         if append.checkpoint is not None:
-            add_checkpoint(self._records, run, append.checkpoint, appended.last_sequence, appended.at)
+            add_checkpoint(self._records, run, append.checkpoint, appended.last_sequence, at)
+        return replace(appended, cancel_requested=run.cancel_requested_at is not None)
 
     def _cancel_requested(self, append: Append) -> bool:
         run = None if append.lease is None else self._records.runs.get(run_key(append.lease.run))
