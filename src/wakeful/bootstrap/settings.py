@@ -105,6 +105,10 @@ class Settings(BaseSettings):
     def heartbeat(self) -> timedelta:
         return timedelta(seconds=self.heartbeat_seconds or self.lease_seconds / 3)
 
+    @property
+    def submit_key_kept(self) -> timedelta:
+        return timedelta(hours=self.submit_key_kept_hours)
+
     def required_database_url(self) -> str:
         """The address with its password. Raises ConfigurationError when there is none."""
         url = self.database_url.get_secret_value()
