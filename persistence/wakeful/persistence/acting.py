@@ -4,19 +4,15 @@ Session, then run, then calls. What is decided is `wakeful.domain.edges` and `wa
 read before the locks (a candidate, a client's idea of a status) only says where to look.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
 from wakeful.domain.edges import Edge, Locked
-from wakeful.domain.errors import NotFound
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef
 from wakeful.persistence.unit_of_work import Unit
 
-__all__ = ["Decide", "lock", "take", "write"]
-
-Decide = Callable[[Locked], Edge]
+__all__ = ["lock", "write"]
 
 
 async def lock(unit: Unit, run: RunRef, call: UUID | None = None) -> Locked:
@@ -39,14 +35,3 @@ async def write(unit: Unit, run: Run, edge: Edge) -> datetime | None:
     if edge.resolved is not None:
         await unit.invocations.resolved(edge.resolved, stand.at)
     return stand.at
-
-
-async def take(unit: Unit, run: RunRef, decide: Decide, call: UUID | None = None) -> Edge | None:
-    """Lock, decide and write; None when the run is gone."""
-    try:
-        locked = await lock(unit, run, call)
-    except NotFound:
-        return None
-    edge = decide(locked)
-    await write(unit, locked.run, edge)
-    return edge

@@ -37,6 +37,15 @@ class SessionRepository:
             raise SessionGone(session_id)
         return session_of(row)
 
+    async def share(self, session_id: UUID) -> None:
+        """Keep the session from being deleted until this transaction ends. Raises SessionGone.
+
+        FOR KEY SHARE is what a foreign key takes: it waits for nobody who appends.
+        """
+        statement = self._one(session_id).with_for_update(read=True, key_share=True)
+        if await first(self._session, statement) is None:
+            raise SessionGone(session_id)
+
     async def get(self, scope: Scope, session_id: UUID) -> Session:
         """Raises NotFound, also for another principal's."""
         row = await first(self._session, self._one(session_id).where(SESSIONS.c.principal_id == scope.principal_id))
