@@ -149,7 +149,7 @@ class Caller:
 
     async def _until_trusted(self, course: Course) -> None:
         """No effect starts past the time the lease can be trusted; the next heartbeat extends it or tells it lost."""
-        while not course.holding.may_start() and not interrupted(course.holding):
+        while not course.holding.may_start() and not interrupted(course.holding):  # noqa: ASYNC110 - trust ends by the clock
             await asyncio.sleep(_TRUST_POLL_SECONDS)
 
     async def _intend(self, course: Course, call: Invocation) -> bool:

@@ -5,8 +5,6 @@ from functools import partial
 
 from wakeful.domain.content import ProposedCall
 from wakeful.domain.errors import ConfigurationError
-from wakeful.domain.events.runs import RunChildStarted
-from wakeful.domain.ids import derived_id
 from wakeful.domain.invocations import Invocation
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import Sessions
@@ -14,7 +12,6 @@ from wakeful.domain.ports.wakeups import Wakeups
 from wakeful.domain.runs import Message, Submission, Submitted
 from wakeful.domain.sessions import NewSession
 from wakeful.runtime.course import Course
-from wakeful.runtime.journal import Entry
 from wakeful.runtime.patience import until_answered
 from wakeful.runtime.planning import parse_arguments
 
@@ -22,7 +19,8 @@ __all__ = ["Children"]
 
 
 class Children:
-    """Starts child runs. No transaction spans the two sessions: everything is found again by its derived id."""
+    """Starts child runs. No transaction spans the two sessions: the intent (`run.child_started`) is committed with the
+    parent's turn, and everything is found again by its derived id."""
 
     def __init__(
         self, queue: RunQueue, sessions: Sessions, wakeups: Wakeups, versions: dict[str, int], longest_pause: timedelta
@@ -43,10 +41,6 @@ class Children:
         submitted = await until_answered(course.holding, self._longest_pause, partial(self._submit, submission))
         if submitted.created:
             self._wakeups.wake(course.run.priority)
-        started = RunChildStarted(
-            invocation_id=call.id, child_run_id=call.child_run_id, child_session_id=call.child_session_id
-        )
-        await course.journal.append(Entry((course.event(started, event_id=derived_id("child-started", call.id)),)))
 
     async def _submit(self, submission: Submission) -> Submitted:
         await self._sessions.create(NewSession(submission.scope, submission.agent, session_id=submission.session_id))

@@ -14,7 +14,7 @@ from wakeful.domain.content import ArtifactRef, Content, ProposedCall
 from wakeful.domain.drivers import Turn, View
 from wakeful.domain.errors import BudgetExceeded, PermanentModelError, RunFailure, TransientModelError
 from wakeful.domain.events import NewEvent
-from wakeful.domain.events.runs import RunCompleted
+from wakeful.domain.events.runs import RunChildStarted, RunCompleted
 from wakeful.domain.events.turns import (
     ApprovalRequested,
     AssistantMessageCreated,
@@ -229,10 +229,15 @@ def _pending(step: int, planned: list[Planned]) -> PendingBatch:
 
 
 def _first_event(course: Course, item: Planned) -> NewEvent | None:
-    """What is to be said of a call beyond its turn: that it is refused, or that a person is asked."""
+    """What is said of a call with its turn: that it is refused, that a person is asked, that a child is meant."""
     new = item.invocation
     if item.refusal is not None:
         return result_event(course.row(new.id), item.refusal, course.actor, trace_id=course.run.trace_id)
+    if new.child_run_id is not None and new.child_session_id is not None:
+        return course.event(
+            RunChildStarted(invocation_id=new.id, child_run_id=new.child_run_id, child_session_id=new.child_session_id),
+            event_id=derived_id("child-started", new.id),
+        )
     if new.status is not InvocationStatus.AWAITING_APPROVAL:
         return None
     return course.event(
