@@ -1,0 +1,91 @@
+"""The scheduler process: every sweep at its interval. Any number of them may run at once."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
+from wakeful.domain.ports.sweeps import ChildSweeps, Housekeeping, RunSweeps
+from wakeful.domain.ports.wakeups import Wakeups
+from wakeful.scheduler.children import ChildSweep
+from wakeful.scheduler.hopeless import HopelessSweep, HopelessSweepConfig
+from wakeful.scheduler.keys import KeySweep
+from wakeful.scheduler.leases import LeaseSweep, LeaseSweepConfig
+from wakeful.scheduler.orphans import OrphanSweep
+from wakeful.scheduler.sweeping import Sweep, SweepConfig
+from wakeful.scheduler.ticker import Ticker
+from wakeful.scheduler.waits import WaitSweep
+
+__all__ = ["Scheduler", "standard_sweeps"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """`start()` is idempotent; `stop()` lets running sweeps finish and tolerates never started and twice."""
+
+    def __init__(self, sweeps: Sequence[Sweep], *, ticker: Ticker | None = None) -> None:
+        self.sweeps = tuple(sweeps)
+        self._ticker = ticker or Ticker()
+        self._added = False
+        self._stop = asyncio.Event()
+
+    async def start(self) -> None:
+        """Every sweep looks at once, and then at its interval."""
+        if not self._added:
+            self._added = True
+            for sweep in self.sweeps:
+                self._ticker.every(sweep.interval, sweep.run_once, name=f"sweep {sweep.name}")
+        await self._ticker.start()
+        _log.info("scheduler.started", sweeps=[sweep.name for sweep in self.sweeps])
+
+    async def stop(self) -> None:
+        await self._ticker.stop()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Sweep until SIGTERM, SIGINT or `stop()`; a second signal ends the process at once. Main thread only."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            await self.start()
+            await self._stop.wait()
+        finally:
+            await self.stop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: int) -> None:
+        if self._stop.is_set():
+            # Sweeps are transactions: whatever one of them was doing is rolled back.
+            os._exit(128 + number)
+        self._stop.set()
+
+
+def standard_sweeps(
+    *,
+    run_sweeps: RunSweeps,
+    child_sweeps: ChildSweeps,
+    housekeeping: Housekeeping,
+    wakeups: Wakeups,
+    interval: timedelta = timedelta(seconds=1),
+    lease: timedelta = timedelta(seconds=30),
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+) -> tuple[Sweep, ...]:
+    """Every sweep, looking every `interval`; `lease` and `max_attempts` are the workers'."""
+    config = SweepConfig(interval=interval)
+    outage = max(LeaseSweepConfig().outage, 3 * interval)
+    leases = LeaseSweepConfig(interval=interval, lease=lease, outage=outage, max_attempts=max_attempts)
+    return (
+        LeaseSweep(run_sweeps, housekeeping, config=leases, wakeups=wakeups),
+        HopelessSweep(run_sweeps, config=HopelessSweepConfig(interval=interval, max_attempts=max_attempts)),
+        WaitSweep(run_sweeps, config=config, wakeups=wakeups),
+        ChildSweep(child_sweeps, config=config, wakeups=wakeups),
+        OrphanSweep(child_sweeps, config=config),
+        KeySweep(housekeeping),
+    )
