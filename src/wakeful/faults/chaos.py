@@ -1,0 +1,144 @@
+"""Faults that land: each looks first whether it would hit something, and counts only what it hit.
+
+A run may lose its lease three times before it is failed for good. That rule is for poison, and the killer is no
+poison: it never hits a run a third time.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import redis.asyncio
+
+from wakeful.bootstrap.stack import Child, Stack
+from wakeful.domain.errors import Timeout
+from wakeful.domain.ports.checkpoints import Checkpoints
+from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
+from wakeful.domain.ports.sessions import RunReader
+from wakeful.domain.runs import Run
+from wakeful.domain.scopes import Scope
+from wakeful.domain.states import RunStatus
+from wakeful.faults.owners import OwnerNotes
+
+__all__ = ["Chaos", "ChaosCounts", "Kill", "StoreUnderTest"]
+
+# A statement that a stopped process had sent before is answered by the server all the same.
+IN_FLIGHT_SECONDS = 0.05
+MOST_RUNNING = 1000
+
+
+class StoreUnderTest(Protocol):
+    """The ports that the faults need."""
+
+    @property
+    def runs(self) -> RunReader: ...
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+
+
+@dataclass(slots=True)
+class ChaosCounts:
+    kills: int = 0
+    runs_hit: int = 0
+    """Runs that were executing in a killed process, each time it was killed."""
+    checkpoints_deleted: int = 0
+    broker_flushes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A worker that was killed, and the runs it held."""
+
+    worker: str
+    pid: int
+    runs: tuple[Run, ...]
+
+
+class Chaos:
+    """Faults on a stack, chosen by `dice`."""
+
+    def __init__(
+        self, stack: Stack, store: StoreUnderTest, scope: Scope, notes: OwnerNotes, dice: random.Random
+    ) -> None:
+        self.counts = ChaosCounts()
+        self._stack, self._store, self._scope, self._notes, self._dice = stack, store, scope, notes, dice
+
+    async def kill_worker(self, *, spare: Callable[[Run], bool] = lambda run: False) -> Kill | None:
+        """SIGKILL a worker that executes runs, and start it anew. None when no worker may be killed now: none is
+        ready and busy, or each holds a run that has no more crashes to spare (or that `spare` protects)."""
+        ready = [worker for worker in self._stack.workers if _ready(worker)]
+        self._dice.shuffle(ready)
+        for worker in ready:
+            kill = await self._try(worker, spare)
+            if kill is not None:
+                return kill
+        return None
+
+    async def lose_checkpoints(self) -> int:
+        """Delete the newest checkpoints, any number of them, of a run that is executing; how many went."""
+        running = await self._running()
+        if not running:
+            return 0
+        newest = self._dice.choice((1, 2, 5, None))
+        deleted = await self._store.checkpoints.drop(self._dice.choice(running).ref, newest=newest)
+        self.counts.checkpoints_deleted += deleted
+        return deleted
+
+    async def flush_broker(self) -> None:
+        """Empty the stack's own broker: every wakeup in it is lost."""
+        async with redis.asyncio.Redis.from_url(self._stack.broker_url) as client:
+            await client.flushall()
+        self.counts.broker_flushes += 1
+
+    async def _try(self, worker: Child, spare: Callable[[Run], bool]) -> Kill | None:
+        # Stopped first: what it holds cannot change between the look and the kill.
+        pid = worker.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(IN_FLIGHT_SECONDS)
+            held, unknown = await self._held_by(pid)
+            if not held or any(_last_crash(run) or spare(run) for run in (*held, *unknown)):
+                return None
+            await asyncio.to_thread(worker.kill)
+        finally:
+            if worker.running:
+                os.kill(pid, signal.SIGCONT)
+        await asyncio.to_thread(worker.start)
+        self.counts.kills += 1
+        self.counts.runs_hit += len(held)
+        return Kill(worker.name, pid, tuple(held))
+
+    async def _held_by(self, pid: int) -> tuple[list[Run], list[Run]]:
+        """RUNNING runs of that process, and those of owners nobody has noted yet."""
+        owners = self._notes.read()
+        held: list[Run] = []
+        unknown: list[Run] = []
+        for run in await self._running():
+            pids = owners.get(run.lease_owner) if run.lease_owner is not None else None
+            if pids is None:
+                unknown.append(run)
+            elif pid in pids:
+                held.append(run)
+        return held, unknown
+
+    async def _running(self) -> list[Run]:
+        return await self._store.runs.page(self._scope, statuses=[RunStatus.RUNNING], limit=MOST_RUNNING)
+
+
+def _ready(worker: Child) -> bool:
+    if not worker.running:
+        return False
+    try:
+        worker.wait_ready(0.0)
+    except Timeout:
+        return False
+    return True
+
+
+def _last_crash(run: Run) -> bool:
+    """Whether one more crash would use up its allowance."""
+    return run.lease_expirations + 1 >= DEFAULT_MAX_ATTEMPTS
