@@ -1,6 +1,7 @@
 """Real servers for the whole suite; what cannot start fails the run and is never skipped."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -87,6 +88,13 @@ def amqp_url() -> str:
         assert not os.environ.get("CI"), "CI must set WAKEFUL_TEST_AMQP_URL"
         pytest.skip("no RabbitMQ: install rabbitmq-server, start tests/support/rabbitmq, set WAKEFUL_TEST_AMQP_URL")
     return url
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Without the sources (`tools/wheel-test`), a file that is all about the checkout is not even imported."""
+    if (ROOT / "src").is_dir() or collection_path.suffix != ".py":
+        return None
+    return bool(re.search(r"(?m)^pytestmark = .*\bmark\.checkout\b", collection_path.read_text("utf-8"))) or None
 
 
 def pytest_report_header() -> str:
