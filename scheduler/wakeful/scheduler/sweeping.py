@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import structlog
 
@@ -21,7 +21,7 @@ Candidate = TypeVar("Candidate", bound=Hashable)
 class Counts(Protocol):
     """A frozen dataclass of integers: what one pass of a sweep did."""
 
-    __dataclass_fields__: Any
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 class Sweep(Protocol):
