@@ -30,8 +30,9 @@ WAKEUPS_CLOSE_SECONDS = 1.0
 
 def store(settings: Settings) -> "PostgresStore":
     """The store, not opened yet. Raises ConfigurationError without an address."""
-    from wakeful.persistence.artifact_files import ArtifactFiles
     from wakeful.persistence.store import Addresses, PostgresStore
+
+    from wakeful.persistence.artifact_files import LocalArtifactFiles
 
     worker_url = settings.worker_database_url
     return PostgresStore(
@@ -44,7 +45,7 @@ def store(settings: Settings) -> "PostgresStore":
         pool_size=settings.app_pool_size,
         worker_pool_size=settings.worker_pool_size,
         prepared_statements=settings.prepared_statements,
-        artifact_bytes=ArtifactFiles(settings.artifacts_directory),
+        artifact_bytes=LocalArtifactFiles(settings.artifacts_directory),
     )
 
 

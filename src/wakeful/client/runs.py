@@ -69,6 +69,15 @@ class RunHandle:
                 # was committed with the status is visible by then.
                 ended = await self._ended()
 
+    async def history(self) -> "list[Event]":
+        """The run's events so far, in order."""
+        found: list[Event] = []
+        after = 0
+        while page := await self._store.log.read(self.ref.session, after=after):
+            after = page[-1].sequence
+            found += [event for event in page if event.run_id == self.id]
+        return found
+
     async def _ended(self) -> bool:
         try:
             return (await self.read()).status.terminal

@@ -24,6 +24,7 @@ from wakeful.domain.events import Event
 from wakeful.domain.ids import new_id
 from wakeful.domain.payloads import check
 from wakeful.domain.runs import Budget, Submission
+from wakeful.domain.scopes import Scope
 from wakeful.domain.sessions import NewSession, Session
 from wakeful.domain.states import PriorityClass
 
@@ -119,6 +120,10 @@ class Sessions:
     def __init__(self, backend: Backend, tenant: Owner | None, principal: Owner | None) -> None:
         self._backend, self._tenant, self._principal = backend, tenant, principal
 
+    def scope(self, *, tenant: Owner | None = None, principal: Owner | None = None) -> Scope:
+        """The ids that these owners stand for, the client's own where none is given."""
+        return scope_of(tenant or self._tenant, principal or self._principal)
+
     async def create(
         self,
         *,
@@ -134,7 +139,7 @@ class Sessions:
         if not agent:
             raise InvalidInput("a session needs the name of its agent")
         new = NewSession(
-            scope=scope_of(tenant or self._tenant, principal or self._principal),
+            scope=self.scope(tenant=tenant, principal=principal),
             agent=check(agent),
             title=check(title),
             metadata=check(dict(metadata or {})),
@@ -146,7 +151,7 @@ class Sessions:
         self, session_id: UUID | str, *, tenant: Owner | None = None, principal: Owner | None = None
     ) -> SessionHandle:
         """Raises NotFound, also for another owner's."""
-        scope = scope_of(tenant or self._tenant, principal or self._principal)
+        scope = self.scope(tenant=tenant, principal=principal)
         found = await self._backend.store.sessions.get(scope, uuid_of("session", session_id))
         return SessionHandle(self._backend, found)
 
@@ -159,7 +164,7 @@ class Sessions:
         principal: Owner | None = None,
     ) -> "list[Session]":
         """Rows, latest activity first; `after` is the last id of the page before."""
-        scope = scope_of(tenant or self._tenant, principal or self._principal)
+        scope = self.scope(tenant=tenant, principal=principal)
         last = uuid_of("session", after) if after is not None else None
         return await self._backend.store.sessions.page(scope, limit=limit, after=last)
 
@@ -167,7 +172,7 @@ class Sessions:
         self, session_id: UUID | str, *, tenant: Owner | None = None, principal: Owner | None = None
     ) -> Session:
         """Close it. Again: unchanged. Raises NotFound, and SessionBusy while a run is active."""
-        scope = scope_of(tenant or self._tenant, principal or self._principal)
+        scope = self.scope(tenant=tenant, principal=principal)
         identifier = uuid_of("session", session_id)
         return await surely(lambda: self._backend.store.sessions.close(scope, identifier))
 

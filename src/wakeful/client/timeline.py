@@ -103,7 +103,7 @@ class Timeline:
                 self.entries.append(node)
             case AssistantMessageCreated() as p:
                 self._message(event, p)
-            case CallEvent() as p:
+            case CallStarted() | CallEnded() | ApprovalRequested() | CallApproved() | CallResolved() as p:
                 if call := self._calls.get((p.step, p.position)):
                     call.apply(event, p)
             case p:

@@ -1,0 +1,30 @@
+"""Commands whose code is imported when they are asked for: they bring whole systems with them."""
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = ["WithLater"]
+
+_LATER = {
+    "demo": "wakeful.demo.command:demo",
+    "replay": "wakeful.faults.replay.command:replay",
+}
+"""Command to the function that is it."""
+
+
+class WithLater(TyperGroup):
+    """The root group, with the commands of `_LATER` beside the registered ones."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_LATER]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _LATER:
+            return super().get_command(ctx, cmd_name)
+        module, _, function = _LATER[cmd_name].partition(":")
+        one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        one.command(cmd_name)(getattr(importlib.import_module(module), function))
+        return typer.main.get_command(one)

@@ -1,0 +1,105 @@
+"""`wakeful worker` and `wakeful scheduler`: processes that stay."""
+
+import asyncio
+import os
+import signal
+from datetime import timedelta
+from typing import Annotated, Protocol
+
+import typer
+
+from wakeful.bootstrap import build
+from wakeful.bootstrap.children import report_ready, watch_owner
+from wakeful.bootstrap.logs import configure_logs
+from wakeful.bootstrap.settings import load_settings
+from wakeful.cli.exit_codes import ExitCode
+from wakeful.cli.output import note
+from wakeful.domain.errors import ConfigurationError, InvalidInput
+from wakeful.domain.states import PriorityClass
+
+__all__ = ["scheduler", "worker"]
+
+ReadyFd = Annotated[int | None, typer.Option(hidden=True, help="Where to report that it serves.")]
+OwnerFd = Annotated[int | None, typer.Option(hidden=True, help="Its end of file is a SIGTERM.")]
+
+
+class Service(Protocol):
+    """What a process runs until it is told to stop."""
+
+    async def start(self) -> None: ...
+
+    async def drain(self, grace: timedelta) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def worker(
+    app: Annotated[str | None, typer.Option(metavar="MODULE:APP", help="What to serve. [WAKEFUL_APP]")] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option("--class", help="Serve only this priority class; may be given again. Every class by default."),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Runs at once. [WAKEFUL_SLOTS]")] = None,
+    floor: Annotated[
+        list[str] | None, typer.Option(metavar="CLASS=N", help="Slots reserved for a class; may be given again.")
+    ] = None,
+    ready_fd: ReadyFd = None,
+    owner_fd: OwnerFd = None,
+) -> None:
+    """Execute runs until SIGTERM or Ctrl-C, then drain: what is not done by the grace time is handed back."""
+    settings = load_settings(app=app)
+    configure_logs()
+    if settings.app is None:
+        raise ConfigurationError("a worker needs --app module:app (or WAKEFUL_APP)")
+    served = [_class(each) for each in classes or []] or list(PriorityClass)
+    floors = dict(_floor(each) for each in floor or [])
+    loaded = build.load_app(settings.app)
+    service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
+    watch_owner(owner_fd)
+    grace = timedelta(seconds=settings.drain_grace_seconds)
+    asyncio.run(_serve(service, grace, ready_fd, f"worker serves {', '.join(service.agents)}"))
+
+
+def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
+    """Run the sweeps until SIGTERM or Ctrl-C. Two at once are harmless."""
+    settings = load_settings()
+    configure_logs()
+    service = build.scheduler(settings)
+    watch_owner(owner_fd)
+    asyncio.run(_serve(service, timedelta(seconds=settings.drain_grace_seconds), ready_fd, "scheduler runs"))
+
+
+async def _serve(service: Service, grace: timedelta, ready_fd: int | None, said: str) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def asked() -> None:
+        if stopping.is_set():
+            # Asked twice: whoever asks does not want to wait, and this is what leases are for.
+            os._exit(ExitCode.INTERRUPTED)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    try:
+        await service.start()
+        report_ready(ready_fd)
+        note(f"{said} (pid {os.getpid()})")
+        await stopping.wait()
+        await service.drain(grace)
+    finally:
+        await service.stop()
+
+
+def _class(text: str) -> PriorityClass:
+    try:
+        return PriorityClass.parse(text)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
+
+
+def _floor(text: str) -> tuple[PriorityClass, int]:
+    name, _, number = text.partition("=")
+    if not number.isdigit():
+        raise InvalidInput(f"--floor {text!r} must read class=n, for example interactive=8")
+    return _class(name), int(number)
