@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.contract import WORKER, World, call, checkpoint, later, outcomes, result, stranger, turn_of
@@ -134,7 +135,7 @@ async def test_concurrent_appends_take_turns_in_the_session(world: World) -> Non
     assert len({answer.first_sequence for answer in answers}) == 12
     events = await world.store.log.read(session.ref, after=1)
     assert [event.sequence for event in events] == list(range(2, 26))
-    texts = [event.payload.content for event in events if isinstance(event.payload, UserMessageReceived)]
+    texts = [str(event.payload.content) for event in events if isinstance(event.payload, UserMessageReceived)]
     assert [text[:-1] for text in texts[::2]] == [text[:-1] for text in texts[1::2]]
 
 
@@ -448,7 +449,7 @@ async def test_a_call_proposed_again_is_the_same_call(world: World) -> None:
 
 @pytest.mark.parametrize("other", [{"tool": "another"}, {"arguments_hash": "f" * 64}])
 async def test_another_call_at_the_same_place_is_a_mismatch_that_leaves_nothing_behind(
-    world: World, other: dict[str, str]
+    world: World, other: dict[str, Any]
 ) -> None:
     lease = await world.running()
     await world.turn(lease, call(lease.run))

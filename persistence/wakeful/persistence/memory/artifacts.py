@@ -8,6 +8,7 @@ from wakeful.domain.errors import NotFound
 from wakeful.domain.ids import new_id
 from wakeful.domain.ports.artifacts import ArtifactBytes
 from wakeful.domain.scopes import SessionRef
+from wakeful.persistence.artifacts import preview_of, storage_key
 from wakeful.persistence.memory.appending import session_of
 from wakeful.persistence.memory.records import Records
 from wakeful.persistence.memory.saved import ArtifactRecord
@@ -46,14 +47,20 @@ class MemoryArtifacts:
     ) -> ArtifactRef:
         with self._records.unit():
             session_of(self._records, session)
-        artifact_id, sha256 = new_id(), hashlib.sha256(data).hexdigest()
-        key = f"{session.tenant_id}/{session.session_id}/{artifact_id}/{sha256}"
+        ref = ArtifactRef(
+            artifact_id=new_id(),
+            sha256=hashlib.sha256(data).hexdigest(),
+            size_bytes=len(data),
+            media_type=media_type,
+            preview=preview_of(data, media_type),
+        )
+        key = storage_key(session, ref.artifact_id, ref.sha256)
         await self._bytes.put(key, data)
         with self._records.unit():
             session_of(self._records, session)
-            record = ArtifactRecord(session, key, sha256, media_type, origin, run_id)
-            self._records.artifacts.put((session.tenant_id, artifact_id), record)
-        return ArtifactRef(artifact_id=artifact_id, sha256=sha256, size_bytes=len(data), media_type=media_type)
+            record = ArtifactRecord(session, key, ref.sha256, media_type, origin, run_id)
+            self._records.artifacts.put((session.tenant_id, ref.artifact_id), record)
+        return ref
 
     async def fetch(self, session: SessionRef, ref: ArtifactRef) -> bytes:
         with self._records.unit():
@@ -62,5 +69,5 @@ class MemoryArtifacts:
             raise NotFound("artifact", ref.artifact_id)
         data = await self._bytes.get(record.key)
         if hashlib.sha256(data).hexdigest() != record.sha256:
-            raise NotFound("artifact with these bytes", ref.artifact_id)
+            raise NotFound("intact artifact", ref.artifact_id)
         return data

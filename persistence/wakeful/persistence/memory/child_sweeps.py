@@ -16,6 +16,7 @@ from wakeful.persistence.memory.run_control import give_child_result, mark_deliv
 
 __all__ = ["MemoryChildSweeps"]
 
+_NOBODY_WAITS = "the run that started it has ended or was cancelled"
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -27,13 +28,12 @@ class MemoryChildSweeps:
 
     async def undelivered(self, limit: int) -> list[UndeliveredChild]:
         with self._records.unit():
-            ended = [run for run in self._records.current_runs() if run.status.terminal]
-            ended.sort(key=lambda run: run.finished_at or _NEVER)
-            return [
-                UndeliveredChild(run.ref, run.parent, run.parent_invocation_id)
-                for run in ended[:limit]
-                if run.parent is not None and run.parent_invocation_id is not None
+            found = [
+                (run.finished_at or _NEVER, UndeliveredChild(run.ref, run.parent, run.parent_invocation_id))
+                for run in self._records.current_runs()
+                if run.status.terminal and run.parent is not None and run.parent_invocation_id is not None
             ]
+            return [child for _, child in sorted(found, key=lambda ended: ended[0])[:limit]]
 
     async def deliver_child(self, child: UndeliveredChild) -> bool:
         with self._records.unit():
@@ -42,7 +42,8 @@ class MemoryChildSweeps:
                 return False
             parent = locked(self._records, child.parent)
             if parent is not None and any(call.id == child.call for call in parent.calls):
-                give_child_result(self._records, parent, child.call, edges.child_result(run, self._reply(run)))
+                result = edges.child_result(run, self._reply(run))
+                give_child_result(self._records, parent, child.call, result, MAINTENANCE)
             mark_delivered(self._records, self._records.runs_at(run_key(run.ref)))
             return True
 
@@ -63,7 +64,7 @@ class MemoryChildSweeps:
             seen = locked(self._records, child)
             if seen is None or not self._orphaned(seen.run):
                 return False
-            return take(self._records, seen, edges.cancel(seen, MAINTENANCE, "the parent run has ended")).applied
+            return take(self._records, seen, edges.cancel(seen, MAINTENANCE, _NOBODY_WAITS)).applied
 
     def _orphaned(self, run: Run) -> bool:
         """Live, not asked to cancel yet, and its parent will not want the result."""

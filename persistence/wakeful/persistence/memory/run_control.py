@@ -10,7 +10,6 @@ from wakeful.domain.content import CallResult
 from wakeful.domain.edges import Edge, Locked
 from wakeful.domain.errors import NotFound
 from wakeful.domain.events import Actor, Event
-from wakeful.domain.events.envelope import MAINTENANCE
 from wakeful.domain.ids import result_event_id
 from wakeful.domain.invocations import Invocation
 from wakeful.domain.ports.run_control import Controlled
@@ -20,6 +19,8 @@ from wakeful.persistence.memory.edge import event_of, locked, owned, take
 from wakeful.persistence.memory.records import Records
 
 __all__ = ["MemoryRunControl", "give_child_result", "mark_delivered"]
+
+_RUNTIME = Actor("runtime")
 
 
 class MemoryRunControl:
@@ -108,7 +109,7 @@ class MemoryRunControl:
             seen = locked(self._records, parent)
             if seen is None:
                 raise NotFound("run", parent.run_id)
-            return give_child_result(self._records, seen, call, result)
+            return give_child_result(self._records, seen, call, result, _RUNTIME)
 
     def _act(self, scope: Scope, run_id: UUID, decide: Callable[[Locked, Actor], Edge]) -> Controlled:
         with self._records.unit():
@@ -120,10 +121,10 @@ class MemoryRunControl:
         return event_of(self._records, seen.run.ref, event_id)
 
 
-def give_child_result(records: Records, seen: Locked, call_id: UUID, result: CallResult) -> Controlled:
+def give_child_result(records: Records, seen: Locked, call_id: UUID, result: CallResult, actor: Actor) -> Controlled:
     """The child's result for the parent's call, and the child marked as delivered, in one unit of work."""
     call = seen.call(call_id)
-    controlled = take(records, seen, edges.deliver(seen, call_id, result, MAINTENANCE))
+    controlled = take(records, seen, edges.deliver(seen, call_id, result, actor))
     child = _child_of(records, call)
     if child is not None:
         mark_delivered(records, child)
@@ -135,6 +136,6 @@ def _child_of(records: Records, call: Invocation) -> Run | None:
 
 
 def mark_delivered(records: Records, child: Run) -> None:
-    """Its parent has the result, or is not there to want it. Marking again changes nothing."""
-    if child.result_delivered_at is None:
+    """Its parent has the result, or is not there to want it; only for a child that has ended, and once."""
+    if child.status.terminal and child.result_delivered_at is None:
         records.put_run(replace(child, result_delivered_at=records.clock()))

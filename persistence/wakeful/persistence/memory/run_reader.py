@@ -11,6 +11,7 @@ from wakeful.domain.states import RunStatus
 from wakeful.persistence.memory.codec import copy_invocation, copy_run
 from wakeful.persistence.memory.edge import owned
 from wakeful.persistence.memory.records import Records
+from wakeful.persistence.sessions import checked_limit
 
 __all__ = ["MemoryRunReader"]
 
@@ -34,6 +35,7 @@ class MemoryRunReader:
         limit: int = 50,
         before: UUID | None = None,
     ) -> list[Run]:
+        checked_limit(limit)
         with self._records.unit():
             cursor = None if before is None else _place(owned(self._records, scope, before))
             found = [

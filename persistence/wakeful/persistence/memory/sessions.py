@@ -12,6 +12,7 @@ from wakeful.domain.sessions import NewSession, Session
 from wakeful.persistence.memory.appending import encode, insert, now_in, session_of
 from wakeful.persistence.memory.codec import copy_session, plain
 from wakeful.persistence.memory.records import Records
+from wakeful.persistence.sessions import checked_limit
 
 __all__ = ["MemorySessions"]
 
@@ -56,6 +57,7 @@ class MemorySessions:
         return session
 
     async def page(self, scope: Scope, *, limit: int = 50, after: UUID | None = None) -> list[Session]:
+        checked_limit(limit)
         with self._records.unit():
             owned = [session for session in self._records.sessions.values() if session.scope == scope]
             owned.sort(key=lambda session: session.session_id)
