@@ -59,7 +59,9 @@ class CallResult(_Value):
     status: InvocationStatus
     code: str
     message: str = ""
-    data: JsonValue | ArtifactRef = None
+    data: JsonValue = None
+    artifact: ArtifactRef | None = None
+    """Where the data is when it was too large to inline; `data` is then None."""
 
 
 class Failure(_Value):

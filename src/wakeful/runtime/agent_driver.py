@@ -106,9 +106,9 @@ async def _call(call: ProposedCall, fetch: Fetch) -> ProposedCall:
 
 
 async def _result(result: CallResult, fetch: Fetch) -> CallResult:
-    if not isinstance(result.data, ArtifactRef):
+    if result.artifact is None:
         return result
-    return result.model_copy(update={"data": json.loads(await _bytes(result.data, fetch))})
+    return result.model_copy(update={"data": json.loads(await _bytes(result.artifact, fetch))})
 
 
 async def _bytes(ref: ArtifactRef, fetch: Fetch) -> bytes:

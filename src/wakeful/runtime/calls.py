@@ -10,6 +10,7 @@
 """
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 
@@ -208,12 +209,11 @@ class Caller:
         try:
             data = await inliner.json(effect.result.data)
         except InvalidPayload as error:
-            return Effect(
-                effect.result.model_copy(update={"data": None, "code": "result_too_large", "message": str(error)})
-            )
-        if data is effect.result.data:
+            told = {"data": None, "code": "result_too_large", "message": str(error)}
+            return replace(effect, result=effect.result.model_copy(update=told))
+        if not isinstance(data, ArtifactRef):
             return effect
-        return Effect(effect.result.model_copy(update={"data": data}), effect.context_updates, effect.repaired)
+        return replace(effect, result=effect.result.model_copy(update={"data": None, "artifact": data}))
 
     async def _argument_text(self, course: Course, proposed: ProposedCall) -> str:
         if not isinstance(proposed.arguments, ArtifactRef):

@@ -26,7 +26,7 @@ def storable(value: Any) -> Repaired:
     """`value` as JSON that PostgreSQL can hold; objects without a JSON form become their type's name.
     Raises InvalidPayload when it is nested too deeply or refers to itself."""
     try:
-        plain = to_jsonable_python(value, fallback=_name, inf_nan_mode="constants")
+        plain = to_jsonable_python(value, fallback=_name, bytes_mode="base64", inf_nan_mode="constants")
     except (ValueError, RecursionError) as error:
         raise InvalidPayload(f"the value has no JSON form: {type(error).__name__}") from error
     return repair(plain)
