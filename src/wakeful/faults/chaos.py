@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from wakeful.domain.scopes import Scope
 from wakeful.domain.states import RunStatus
 from wakeful.faults.owners import OwnerNotes
 
-__all__ = ["Chaos", "ChaosCounts", "Kill", "StoreUnderTest"]
+__all__ = ["Chaos", "ChaosCounts", "Kill", "MayKill", "StoreUnderTest"]
 
 # A statement that a stopped process had sent before is answered by the server all the same.
 IN_FLIGHT_SECONDS = 0.05
@@ -58,6 +58,14 @@ class Kill:
     runs: tuple[Run, ...]
 
 
+MayKill = Callable[[Sequence[Run]], Awaitable[bool]]
+"""Told the runs a stopped worker holds: whether it may be killed now."""
+
+
+async def _anything(held: Sequence[Run]) -> bool:
+    return True
+
+
 class Chaos:
     """Faults on a stack, chosen by `dice`."""
 
@@ -67,13 +75,13 @@ class Chaos:
         self.counts = ChaosCounts()
         self._stack, self._store, self._scope, self._notes, self._dice = stack, store, scope, notes, dice
 
-    async def kill_worker(self, *, spare: Callable[[Run], bool] = lambda run: False) -> Kill | None:
+    async def kill_worker(self, may: MayKill = _anything) -> Kill | None:
         """SIGKILL a worker that executes runs, and start it anew. None when no worker may be killed now: none is
-        ready and busy, or each holds a run that has no more crashes to spare (or that `spare` protects)."""
+        ready and busy, each holds a run that has no more crashes to spare, or `may` says no."""
         ready = [worker for worker in self._stack.workers if _ready(worker)]
         self._dice.shuffle(ready)
         for worker in ready:
-            kill = await self._try(worker, spare)
+            kill = await self._try(worker, may)
             if kill is not None:
                 return kill
         return None
@@ -94,14 +102,14 @@ class Chaos:
             await client.flushall()
         self.counts.broker_flushes += 1
 
-    async def _try(self, worker: Child, spare: Callable[[Run], bool]) -> Kill | None:
+    async def _try(self, worker: Child, may: MayKill) -> Kill | None:
         # Stopped first: what it holds cannot change between the look and the kill.
         pid = worker.pid
         os.kill(pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(IN_FLIGHT_SECONDS)
             held, unknown = await self._held_by(pid)
-            if not held or any(_last_crash(run) or spare(run) for run in (*held, *unknown)):
+            if not held or any(_last_crash(run) for run in (*held, *unknown)) or not await may(held):
                 return None
             await asyncio.to_thread(worker.kill)
         finally:

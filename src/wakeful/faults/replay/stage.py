@@ -1,13 +1,11 @@
 """A replay from servers to verdict."""
 
 import asyncio
-import os
 import random
 import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +17,7 @@ from wakeful.domain.ids import new_id
 from wakeful.domain.ports.wakeups import Wakeups
 from wakeful.domain.states import IdempotencyClass
 from wakeful.faults.chaos import Chaos
+from wakeful.faults.environment import in_environment
 from wakeful.faults.ledger import Book, LedgerProcess, judge_book
 from wakeful.faults.owners import OwnerNotes
 from wakeful.faults.replay.comparing import compare, expected_effects
@@ -74,7 +73,7 @@ def stage_replay(selection: Selection, options: Options, progress: ReplayProgres
                 tool_delay_seconds=options.tool_delay.total_seconds(),
             )
             plan.write(folder / "plan.json")
-            with _in_environment(PLAN_VARIABLE, str(folder / "plan.json")), _stack(options) as stack:
+            with in_environment(PLAN_VARIABLE, str(folder / "plan.json")), _stack(options) as stack:
                 report = asyncio.run(_replay(stack, plan, options, progress))
             _judge(report, _since(before, ledger.read()), plan)
     finally:
@@ -167,17 +166,3 @@ def _judge(report: Report, book: Book, plan: Plan) -> None:
 def _since(before: Book, after: Book) -> Book:
     """What this replay did in a ledger that may hold earlier ones."""
     return Book(after.effects[len(before.effects) :], after.replayed - before.replayed)
-
-
-@contextmanager
-def _in_environment(name: str, value: str) -> Iterator[None]:
-    """A variable that processes started in the block inherit."""
-    previous = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if previous is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = previous
