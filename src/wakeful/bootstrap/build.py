@@ -16,14 +16,24 @@ from wakeful.domain.runs import Submission, Submitted
 from wakeful.domain.states import PriorityClass
 
 if TYPE_CHECKING:
-    from wakeful.bootstrap.scheduler import Scheduler
-    from wakeful.bootstrap.worker import Worker
     from wakeful.persistence.store import PostgresStore
 
     from wakeful.actors.wakeups import BrokerWakeups
     from wakeful.app import App
+    from wakeful.bootstrap.scheduler import Scheduler
+    from wakeful.bootstrap.worker import Worker
 
-__all__ = ["ClientParts", "load_app", "open_client", "open_store", "scheduler", "store", "wakeups", "worker"]
+__all__ = [
+    "ClientParts",
+    "load_app",
+    "open_client",
+    "open_store",
+    "open_wakeups",
+    "scheduler",
+    "store",
+    "wakeups",
+    "worker",
+]
 
 WAKEUPS_CLOSE_SECONDS = 1.0
 
@@ -86,16 +96,25 @@ class ClientParts:
 
 
 @asynccontextmanager
-async def open_client(settings: Settings) -> AsyncIterator[ClientParts]:
-    """A client's parts for as long as the block runs."""
-    opened = await open_store(settings)
+async def open_wakeups(settings: Settings) -> AsyncIterator[Wakeups]:
+    """Wakeups for as long as the block runs; what still waits to be sent is given a moment at the end."""
     hints = wakeups(settings)
     try:
-        yield ClientParts(opened, hints)
+        yield hints
     finally:
         if not isinstance(hints, NoWakeups):
             # It joins a thread, which a dead broker may keep for a moment.
             await asyncio.to_thread(hints.close, WAKEUPS_CLOSE_SECONDS)
+
+
+@asynccontextmanager
+async def open_client(settings: Settings) -> AsyncIterator[ClientParts]:
+    """A client's parts for as long as the block runs. Raises as `open_store` does."""
+    opened = await open_store(settings)
+    try:
+        async with open_wakeups(settings) as hints:
+            yield ClientParts(opened, hints)
+    finally:
         await opened.close()
 
 
@@ -113,12 +132,13 @@ def worker(
     slots: int | None = None,
     classes: Sequence[PriorityClass] = tuple(PriorityClass),
     floors: Mapping[PriorityClass, int] | None = None,
+    consume: bool = True,
 ) -> "Worker":
     """A worker that serves the app's agents, not started. `slots` runs at once (the setting when None), of
-    `classes` only, `floors` of them reserved per class."""
+    `classes` only, `floors` of them reserved per class. Without `consume` it reads no broker: call its `hint`."""
     from wakeful.bootstrap.worker import Worker
 
-    return Worker(settings, app, slots=slots or settings.slots, classes=classes, floors=floors or {})
+    return Worker(settings, app, slots=slots or settings.slots, classes=classes, floors=floors or {}, consume=consume)
 
 
 def scheduler(settings: Settings) -> "Scheduler":

@@ -125,7 +125,11 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """What was set explicitly, as environment variables for a child process, secrets included."""
-        return {PREFIX + name.upper(): _plain(getattr(self, name)) for name in sorted(self.model_fields_set)}
+        return {PREFIX + name.upper(): value for name, value in self.explicit().items() if value}
+
+    def explicit(self) -> dict[str, str]:
+        """What was set explicitly, by name, as text, secrets included: `given_settings` reads it back."""
+        return {name: _plain(getattr(self, name)) for name in sorted(self.model_fields_set)}
 
     def described(self) -> dict[str, Any]:
         """Every setting as plain data for people, passwords replaced."""
@@ -165,7 +169,7 @@ def given_settings(**given: Any) -> Settings:
     Raises ConfigurationError as `load_settings` does.
     """
     _refuse_unknown(given, where="setting")
-    return _validated(_GivenOnly, given)
+    return _validated(_GivenOnly, {name: value for name, value in given.items() if value not in (None, "")})
 
 
 def load_settings(**given: Any) -> Settings:

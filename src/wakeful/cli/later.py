@@ -1,6 +1,8 @@
 """Commands whose code is imported when they are asked for: they bring whole systems with them."""
 
+import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -26,5 +28,15 @@ class WithLater(TyperGroup):
             return super().get_command(ctx, cmd_name)
         module, _, function = _LATER[cmd_name].partition(":")
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name)(getattr(importlib.import_module(module), function))
+        one.command(cmd_name)(_exiting(getattr(importlib.import_module(module), function)))
         return typer.main.get_command(one)
+
+
+def _exiting(function: Callable[..., int | None]) -> Callable[..., None]:
+    """What such a function returns is the exit code."""
+
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:
+        raise typer.Exit(function(*args, **kwargs) or 0)
+
+    return command

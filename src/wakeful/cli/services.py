@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import signal
-from datetime import timedelta
 from typing import Annotated, Protocol
 
 import typer
@@ -12,7 +10,6 @@ from wakeful.bootstrap import build
 from wakeful.bootstrap.children import report_ready, watch_owner
 from wakeful.bootstrap.logs import configure_logs
 from wakeful.bootstrap.settings import load_settings
-from wakeful.cli.exit_codes import ExitCode
 from wakeful.cli.output import note
 from wakeful.domain.errors import ConfigurationError, InvalidInput
 from wakeful.domain.states import PriorityClass
@@ -24,11 +21,11 @@ OwnerFd = Annotated[int | None, typer.Option(hidden=True, help="Its end of file 
 
 
 class Service(Protocol):
-    """What a process runs until it is told to stop."""
+    """What a process is until it is told to stop; it handles SIGTERM and SIGINT itself."""
 
     async def start(self) -> None: ...
 
-    async def drain(self, grace: timedelta) -> None: ...
+    async def run(self) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -56,8 +53,7 @@ def worker(
     loaded = build.load_app(settings.app)
     service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
     watch_owner(owner_fd)
-    grace = timedelta(seconds=settings.drain_grace_seconds)
-    asyncio.run(_serve(service, grace, ready_fd, f"worker serves {', '.join(service.agents)}"))
+    asyncio.run(_serve(service, ready_fd, f"worker serves {', '.join(service.agents)}"))
 
 
 def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
@@ -66,27 +62,15 @@ def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
     configure_logs()
     service = build.scheduler(settings)
     watch_owner(owner_fd)
-    asyncio.run(_serve(service, timedelta(seconds=settings.drain_grace_seconds), ready_fd, "scheduler runs"))
+    asyncio.run(_serve(service, ready_fd, "scheduler runs"))
 
 
-async def _serve(service: Service, grace: timedelta, ready_fd: int | None, said: str) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def asked() -> None:
-        if stopping.is_set():
-            # Asked twice: whoever asks does not want to wait, and this is what leases are for.
-            os._exit(ExitCode.INTERRUPTED)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked)
+async def _serve(service: Service, ready_fd: int | None, said: str) -> None:
     try:
         await service.start()
         report_ready(ready_fd)
         note(f"{said} (pid {os.getpid()})")
-        await stopping.wait()
-        await service.drain(grace)
+        await service.run()
     finally:
         await service.stop()
 

@@ -1,0 +1,57 @@
+"""A scheduler process: the sweeps over an open store."""
+
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from wakeful.bootstrap import build
+from wakeful.bootstrap.settings import Settings
+from wakeful.scheduler.service import Scheduler as Sweeper
+from wakeful.scheduler.service import standard_sweeps
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler:
+    """One scheduler process of any number. `start()` is idempotent; `stop()` tolerates never started and twice."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is opened."""
+        self._settings = settings
+        self._open: AsyncExitStack | None = None
+        self._sweeper: Sweeper | None = None
+
+    async def start(self) -> None:
+        """Return when it sweeps. Raises Unavailable, and SchemaError when the database is not at the revision this
+        code expects; nothing is migrated then."""
+        if self._sweeper is not None:
+            return
+        async with AsyncExitStack() as opening:
+            store = await build.open_store(self._settings)
+            opening.push_async_callback(store.close)
+            sweeper = Sweeper(
+                standard_sweeps(
+                    run_sweeps=store.run_sweeps,
+                    child_sweeps=store.child_sweeps,
+                    housekeeping=store.housekeeping,
+                    wakeups=await opening.enter_async_context(build.open_wakeups(self._settings)),
+                    interval=timedelta(seconds=self._settings.sweep_seconds),
+                    lease=self._settings.lease,
+                )
+            )
+            opening.push_async_callback(sweeper.stop)
+            await sweeper.start()
+            self._sweeper, self._open = sweeper, opening.pop_all()
+
+    async def run(self) -> None:
+        """Sweep until SIGTERM, SIGINT or `stop`, then close everything. A second signal ends the process."""
+        try:
+            await self.start()
+            if self._sweeper is not None:
+                await self._sweeper.run()
+        finally:
+            await self.stop()
+
+    async def stop(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.aclose()
