@@ -141,6 +141,22 @@ def test_as_root_programs_that_the_servers_user_cannot_read_are_copied_where_it_
 
 
 @AS_ROOT
+def test_as_root_a_strict_umask_keeps_the_server_out_of_nothing(open_folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with (
+            EmbeddedPostgres(open_folder / "new" / "newer") as server,
+            EmbeddedValkey() as cache,
+            psycopg.connect(server.dsn()) as connection,
+            redis.Redis.from_url(cache.url) as client,
+        ):
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            assert client.ping()
+    finally:
+        os.umask(before)
+
+
+@AS_ROOT
 def test_as_root_without_any_unprivileged_user_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(account, "UNPRIVILEGED", ("nobody-of-that-name",))
     with pytest.raises(EmbeddedError, match="no unprivileged user nobody-of-that-name"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wakeful.embedded.account import Account
 from wakeful.embedded.errors import EmbeddedError, EmbeddedMissing
-from wakeful.embedded.places import cache_directory
+from wakeful.embedded.places import cache_directory, make_folder
 
 __all__ = ["postgres_programs", "valkey_program"]
 
@@ -101,8 +101,8 @@ def _readable_copy(name: str, sources: dict[str, Path], program: Path, account: 
 def _shared_base(account: Account) -> Path:
     base = cache_directory("programs")
     try:
-        base.parent.mkdir(mode=0o755, exist_ok=True)
-        base.mkdir(mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            make_folder(base, 0o755)
     except OSError as error:
         raise EmbeddedError(f"cannot make {base} for the servers' programs: {error.strerror}") from error
     found = base.stat()

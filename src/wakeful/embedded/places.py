@@ -17,7 +17,7 @@ import platformdirs
 from wakeful.embedded.account import Account
 from wakeful.embedded.errors import EmbeddedError, EmbeddedInUse
 
-__all__ = ["Place", "cache_directory", "prepare", "take_lock"]
+__all__ = ["Place", "cache_directory", "make_folder", "prepare", "take_lock"]
 
 # sizeof(sun_path) less the closing NUL.
 SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
@@ -98,6 +98,17 @@ def take_lock(folder: Path) -> int:
     return descriptor
 
 
+def make_folder(folder: Path, mode: int) -> None:
+    """Make it and what is missing above it, each with this mode whatever the umask.
+
+    FileExistsError when it is there; that one is not touched, nor is any other that was there before.
+    """
+    if not folder.parent.exists():
+        make_folder(folder.parent, mode)
+    folder.mkdir()
+    folder.chmod(mode)
+
+
 def _alive(owner: str) -> bool:
     if not owner.isdigit():
         return True
@@ -112,8 +123,7 @@ def _alive(owner: str) -> bool:
 
 def _given(folder: Path, account: Account) -> Path:
     try:
-        folder.mkdir(parents=True)
-        folder.chmod(_own_mode(account))
+        make_folder(folder, _own_mode(account))
     except FileExistsError:
         found = folder.stat()
         if not stat.S_ISDIR(found.st_mode):
