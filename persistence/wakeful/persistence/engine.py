@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from wakeful.domain.errors import ConfigurationError
@@ -72,12 +73,16 @@ def _creator(settings: EngineSettings) -> Callable[[], Coroutine[Any, Any, Any]]
 
 
 def _options(settings: EngineSettings) -> str:
-    limits = (
-        f"-c statement_timeout={STATEMENT_TIMEOUT_MS} "
-        f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS} "
-        "-c default_transaction_isolation=read\\ committed"
-    )
-    return limits if settings.role_prefix is None else f"{limits} {role_option(settings.role_prefix, settings.role)}"
+    """The address's own options first: where both say something, the last one counts."""
+    parts = [
+        str(conninfo_to_dict(settings.dsn).get("options") or ""),
+        f"-c statement_timeout={STATEMENT_TIMEOUT_MS}",
+        f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT_MS}",
+        "-c default_transaction_isolation=read\\ committed",
+    ]
+    if settings.role_prefix is not None:
+        parts.append(role_option(settings.role_prefix, settings.role))
+    return " ".join(part for part in parts if part)
 
 
 async def _verify(connection: psycopg.AsyncConnection[Any], settings: EngineSettings) -> None:

@@ -67,5 +67,6 @@ def _domain_error(error: BaseException | None) -> WakefulError | None:
     if state in _TRY_AGAIN:
         return Unavailable(f"the database gave up waiting ({state}): try again")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return Unavailable("the database cannot be reached, or ended the connection")
+        # libpq names host, port and login here, never the password.
+        return Unavailable(f"the database cannot be reached, or ended the connection: {str(error).strip()}")
     return None
