@@ -23,6 +23,10 @@ def each_tenant() -> Iterator[tuple[UUID, "psycopg.Connection[tuple[Any, ...]]"]
     is killed half-way has done some tenants completely and the others not at all: its statements must
     give the same result when they run again. Use it inside `op.get_context().autocommit_block()`.
     """
+    if op.get_context().as_sql:
+        raise RuntimeError(
+            "a data revision reads before it writes, so there is no script of it: upgrade a live database"
+        )
     connection = cast("psycopg.Connection[tuple[Any, ...]]", op.get_bind().connection.driver_connection)
     for tenant in _tenants(connection):
         with connection.transaction():
