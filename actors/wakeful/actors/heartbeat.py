@@ -57,13 +57,14 @@ class Heartbeat:
         loop: asyncio.AbstractEventLoop,
         lease: timedelta,
         interval: timedelta,
-        adopt: Callable[[Holding], None],
+        adopt: Callable[[Holding], None] | None,
         open_log: OpenLog | None = None,
         stuck_after: timedelta = STUCK_AFTER,
         give_up_after: timedelta = GIVE_UP_AFTER,
         exit_process: Callable[[int], None] = os._exit,
     ) -> None:
-        """Without `open_log` neighbours of a stuck run are not handed back: their leases lapse."""
+        """With `adopt` None the owner's other leases are somebody else's and left alone. Without `open_log` the
+        neighbours of a stuck run are not handed back: their leases lapse."""
         self._owner, self._make_keeper, self._holdings, self._watch, self._loop = owner, keeper, holdings, watch, loop
         self._lease, self._lease_seconds, self._interval = lease, lease.total_seconds(), interval.total_seconds()
         self._adopt, self._open_log, self._exit = adopt, open_log, exit_process
@@ -126,6 +127,8 @@ class Heartbeat:
         answer, sent = self._ask(vouched)
         for holding in vouched:
             self._tell(holding, answer, sent)
+        if self._adopt is None:
+            return
         strangers = [Holding(claim, trusted_until=sent) for claim in self._holdings.unknown(answer.adopted)]
         if strangers:
             # Nothing is known of how long their leases still run, so they are renewed before they are executed.
