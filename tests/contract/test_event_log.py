@@ -144,6 +144,12 @@ async def test_an_unknown_session_is_gone(world: World) -> None:
         await world.store.log.append(Append(SessionRef(world.scope.tenant_id, new_id()), (said("hello"),)))
 
 
+async def test_an_append_without_an_event_is_refused(world: World) -> None:
+    lease = await world.running()
+    with pytest.raises(InvalidInput):
+        await world.store.log.append(Append(lease.run.session, (), lease, RunChange(add_tokens=1)))
+
+
 @pytest.mark.spec("LOG-9")
 async def test_another_tenants_session_is_gone_and_stays_untouched(world: World) -> None:
     session = await world.session()
@@ -355,6 +361,16 @@ async def test_waiting_for_something_else_than_the_open_calls_call_for_is_refuse
         await world.park(lease, RunStatus.WAITING_INPUT)
 
 
+async def test_waiting_is_refused_while_a_call_can_be_executed(world: World) -> None:
+    lease = await world.running()
+    question, allowed = (call(lease.run, place, status=InvocationStatus.AWAITING_INPUT) for place in (0, 1))
+    allowed = replace(allowed, status=InvocationStatus.AWAITING_APPROVAL)
+    await world.turn(lease, question, allowed)
+    await world.store.control.approve(world.scope, lease.run.run_id, allowed.id)
+    with pytest.raises(Arrived):
+        await world.park(lease, RunStatus.WAITING_INPUT)
+
+
 async def test_waiting_is_judged_with_the_calls_of_the_very_append(world: World) -> None:
     lease = await world.running()
     question = call(lease.run, status=InvocationStatus.AWAITING_INPUT)
@@ -459,15 +475,15 @@ async def test_another_call_at_the_same_place_is_a_mismatch_that_leaves_nothing_
     assert await world.facts(lease.run) == before
 
 
-async def test_an_intent_records_epoch_attempt_and_first_start(world: World) -> None:
+async def test_an_intent_records_epoch_attempt_and_latest_start(world: World) -> None:
     lease = await world.running()
     new = call(lease.run)
     await world.turn(lease, new)
-    first = await world.start_call(lease, new)
     await world.start_call(lease, new)
+    second = await world.start_call(lease, new)
     (stored,) = (await world.facts(lease.run)).calls
     assert (stored.status, stored.epoch, stored.attempt) == (InvocationStatus.RUNNING, lease.epoch, 2)
-    assert stored.started_at == first.at
+    assert stored.started_at == second.at
 
 
 async def test_a_result_ends_its_call_and_keeps_its_context_updates(world: World) -> None:

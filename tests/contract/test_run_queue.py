@@ -111,6 +111,47 @@ async def test_the_same_key_and_body_return_the_same_run(world: World, ended: bo
 
 
 @pytest.mark.spec("QUE-10")
+async def test_a_key_past_its_time_stands_for_its_run_until_that_has_ended(world: World) -> None:
+    session = await world.session()
+    submission = world.submission(session, key="k", request_hash="h", key_kept=timedelta(0))
+    first = await world.store.queue.submit(submission)
+    again = await world.store.queue.submit(replace(submission, run_id=new_id()))
+    assert (again.run, again.created) == (first.run, False)
+    await world.end(await world.claim())
+    fresh = await world.store.queue.submit(replace(submission, run_id=new_id(), request_hash="other"))
+    assert fresh.created
+    assert fresh.run != first.run
+
+
+async def test_a_key_is_not_used_up_by_a_run_id_that_is_known_already(world: World) -> None:
+    session = await world.session()
+    submission = world.submission(session)
+    first = await world.store.queue.submit(submission)
+    again = await world.store.queue.submit(replace(submission, key="k", request_hash="h"))
+    assert (again.run, again.created) == (first.run, False)
+    await world.end(await world.claim())
+    assert (await world.store.queue.submit(world.submission(session, key="k", request_hash="other"))).created
+
+
+async def test_a_run_id_that_is_taken_elsewhere_is_refused(world: World) -> None:
+    run = await world.queued()
+    session = await world.session()
+    with pytest.raises(NotFound):
+        await world.store.queue.submit(world.submission(session, "hello", run_id=run.run_id))
+    assert await world.types(session.ref) == ["session.created"]
+
+
+@pytest.mark.spec("QUE-10")
+async def test_a_key_finds_its_run_though_the_session_was_closed_since(world: World) -> None:
+    session = await world.session()
+    submission = world.submission(session, key="k")
+    first = await world.store.queue.submit(submission)
+    await world.end(await world.claim())
+    await world.store.sessions.close(world.scope, session.session_id)
+    assert (await world.store.queue.submit(replace(submission, run_id=new_id()))).run == first.run
+
+
+@pytest.mark.spec("QUE-10")
 async def test_the_same_key_with_another_body_is_a_conflict(world: World) -> None:
     session = await world.session()
     await world.store.queue.submit(world.submission(session, "hello", key="k", request_hash="h"))

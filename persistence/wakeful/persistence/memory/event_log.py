@@ -68,6 +68,8 @@ class MemoryEventLog:
 
 def _checked(append: Append) -> Append:
     """Refuse what no lock is needed to refuse, and part with everything the caller may still change."""
+    if not append.events:
+        raise InvalidInput("an append holds at least one event: its id is what makes it safe to do again")
     if append.lease is None and (append.run or append.proposals or append.changes or append.checkpoint):
         raise InvalidInput("an append without a lease may hold events only: name the lease that allows the change")
     if append.lease is not None and append.lease.run.session != append.session:

@@ -1,6 +1,6 @@
 """What a lease holder may change: guarded by owner, epoch and RUNNING, whatever else the write does."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from wakeful.domain.errors import AlreadyAnswered, Arrived, CallMismatch, Cancel
 from wakeful.domain.invocations import Invocation, InvocationChange, NewInvocation
 from wakeful.domain.runs import Lease, Run
 from wakeful.domain.scopes import RunRef
-from wakeful.domain.states import WAITING, InvocationStatus, RunStatus, waiting_status
+from wakeful.domain.states import AWAITING, WAITING, InvocationStatus, RunStatus, waiting_status
 from wakeful.persistence.memory.codec import save_checkpoint
 from wakeful.persistence.memory.records import Records, run_key
 
@@ -89,9 +89,9 @@ def _changed(call: Invocation, change: InvocationChange, at: datetime) -> Invoca
     return replace(
         call,
         status=change.status,
-        epoch=change.epoch if starting else call.epoch,
+        epoch=call.epoch if change.epoch is None else change.epoch,
         attempt=call.attempt + 1 if starting else call.attempt,
-        started_at=(call.started_at or at) if starting else call.started_at,
+        started_at=at if starting else call.started_at,
         finished_at=at if change.status.terminal else call.finished_at,
         context_updates=updates,
         approved_by=change.approved_by or call.approved_by,
@@ -116,7 +116,7 @@ def change_run(records: Records, run: Run, change: RunChange, at: datetime) -> N
     if status is not RunStatus.RUNNING:
         run = replace(run, lease_owner=None, lease_expires_at=None)
     if status is RunStatus.QUEUED and change.delay is not None:
-        run = replace(run, scheduled_for=records.clock() + change.delay)
+        run = replace(run, scheduled_for=at + change.delay)
     if status.terminal:
         run = replace(run, finished_at=at)
     records.put_run(run)
@@ -127,11 +127,17 @@ def _allow(records: Records, run: Run, status: RunStatus) -> None:
     if status is RunStatus.QUEUED or status in WAITING:
         if run.cancel_requested_at is not None:
             raise CancelAsked(f"run {run.ref.run_id} was asked to cancel: end it")
-        if status in WAITING and waiting_status({call.status for call in open_now}) is not status:
+        if status in WAITING and _called_for(open_now) is not status:
             raise Arrived(f"run {run.ref.run_id} has nothing to be {status} for any more: read the log and go on")
     if status.terminal and open_now:
         # The writer's defect: whoever ends a run has to give every call its one result first.
         raise WakefulError(f"run {run.ref.run_id} cannot be {status}: {len(open_now)} calls have no result")
+
+
+def _called_for(open_now: Sequence[Invocation]) -> RunStatus | None:
+    """What the open calls call for; None while one of them can be executed."""
+    statuses = {call.status for call in open_now}
+    return waiting_status(statuses) if statuses <= AWAITING else None
 
 
 def add_checkpoint(records: Records, run: Run, new: NewCheckpoint, last_sequence: int, at: datetime) -> int:

@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from wakeful.persistence.memory.records import Records, run_key
-from wakeful.persistence.memory.saved import KeyRecord
+from wakeful.persistence.memory.records import Records
+from wakeful.persistence.memory.submitting import key_expired
 
 __all__ = ["MemoryHousekeeping"]
 
@@ -18,15 +18,12 @@ class MemoryHousekeeping:
     async def expire_keys(self, limit: int, *, now: datetime | None = None) -> int:
         with self._records.unit():
             moment = now or self._records.clock()
-            expired = [key for key, record in self._records.keys.items() if self._may_go(record, moment)][:limit]
+            expired = [key for key, record in self._records.keys.items() if key_expired(self._records, record, moment)][
+                :limit
+            ]
             for key in expired:
                 self._records.keys.delete(key)
             return len(expired)
-
-    def _may_go(self, record: KeyRecord, moment: datetime) -> bool:
-        """Past its time, and its run has ended: a key never lives shorter than its run."""
-        run = self._records.runs.get(run_key(record.run))
-        return record.expires_at <= moment and (run is None or run.status.terminal)
 
     async def tick(self, sweep: str, owner: UUID) -> None:
         with self._records.unit():

@@ -11,10 +11,10 @@ from wakeful.domain.runs import Run, Submission, Submitted
 from wakeful.domain.states import RunStatus
 from wakeful.persistence.memory.appending import Encoded, encode, insert, now_in, session_of
 from wakeful.persistence.memory.codec import plain
-from wakeful.persistence.memory.records import Records
+from wakeful.persistence.memory.records import Records, run_key
 from wakeful.persistence.memory.saved import KeyRecord
 
-__all__ = ["Prepared", "prepare", "submit"]
+__all__ = ["Prepared", "key_expired", "prepare", "submit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,20 @@ def _events(submission: Submission) -> list[NewEvent]:
 
 
 def submit(records: Records, prepared: Prepared) -> Submitted:
-    """Inside a unit of work. The key is looked up first: it finds its run while that is active, too."""
+    """Inside a unit of work. The key is looked up before everything that may refuse, so that submitting again
+    answers the same whatever became of the session."""
     submission = prepared.submission
-    known = _by_key(records, submission) or _by_run_id(records, submission)
+    session = session_of(records, submission.session)
+    if session.scope != submission.scope:
+        raise NotFound("session", submission.session_id)
+    at = now_in(records, submission.session)
+    known = _by_key(records, submission, at) or _by_run_id(records, submission)
     if known is not None:
         return known
-    _open_session(records, submission)
-    at = now_in(records, submission.session)
+    if session.closed:
+        raise SessionClosed(submission.session_id)
+    if submission.session in records.active:
+        raise SessionBusy(submission.session_id)
     if submission.key is not None:
         record = KeyRecord(submission.request_hash, submission.ref, at + submission.key_kept)
         records.keys.put((*_owner(submission), submission.key), record)
@@ -67,32 +74,28 @@ def _owner(submission: Submission) -> tuple[UUID, UUID]:
     return submission.scope.tenant_id, submission.scope.principal_id
 
 
-def _by_key(records: Records, submission: Submission) -> Submitted | None:
+def _by_key(records: Records, submission: Submission, at: datetime) -> Submitted | None:
     record = records.keys.get((*_owner(submission), submission.key)) if submission.key is not None else None
-    if record is None:
+    if record is None or key_expired(records, record, at):
         return None
     if record.request_hash != submission.request_hash:
         raise IdempotencyConflict(submission.key or "")
     return Submitted(record.run, created=False)
 
 
+def key_expired(records: Records, record: KeyRecord, at: datetime) -> bool:
+    """Past its time, and its run has ended: a key never lives shorter than its run."""
+    run = records.runs.get(run_key(record.run))
+    return record.expires_at <= at and (run is None or run.status.terminal)
+
+
 def _by_run_id(records: Records, submission: Submission) -> Submitted | None:
-    run = records.runs.get((submission.scope.tenant_id, submission.run_id))
+    run = records.runs.get(run_key(submission.ref))
     if run is None:
         return None
-    if run.principal_id != submission.scope.principal_id:
-        raise NotFound("session", submission.session_id)
+    if run.ref != submission.ref or run.scope != submission.scope:
+        raise NotFound("run", submission.run_id)
     return Submitted(run.ref, created=False)
-
-
-def _open_session(records: Records, submission: Submission) -> None:
-    session = session_of(records, submission.session)
-    if session.scope != submission.scope:
-        raise NotFound("session", submission.session_id)
-    if session.closed:
-        raise SessionClosed(submission.session_id)
-    if submission.session in records.active:
-        raise SessionBusy(submission.session_id)
 
 
 def _run(submission: Submission, at: datetime) -> Run:
