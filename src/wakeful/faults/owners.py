@@ -36,6 +36,12 @@ class OwnerNotes:
             for file in self._folder.iterdir()
         }
 
+    def processes(self, owner: UUID) -> tuple[int, ...]:
+        """The processes that executed runs of `owner`, parents left out, in the order they noted it."""
+        file = self._folder / str(owner)
+        lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+        return tuple(dict.fromkeys(int(line.split()[0]) for line in lines))
+
 
 class WitnessedProvider:
     """A model provider that notes on the way whose leases this process executes."""
