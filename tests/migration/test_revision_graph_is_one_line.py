@@ -102,7 +102,7 @@ def test_a_revision_changes_structure_or_rows_and_never_both(script: Script) -> 
 @parametrized_by_revision()
 def test_a_concurrent_index_build_stands_alone_and_leaves_the_transaction(script: Script) -> None:
     text = source(script)
-    builds = re.findall(r"\bINDEX CONCURRENTLY\b|postgresql_concurrently", text)
+    builds = re.findall(r"\bINDEX CONCURRENTLY\b|postgresql_concurrently|\bbuild_concurrently\(", text)
     if builds:
         assert "autocommit_block" in text
         assert not re.search(r"\bALTER TABLE\b|\bCREATE TABLE\b", text)

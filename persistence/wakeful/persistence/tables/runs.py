@@ -63,6 +63,12 @@ class RunRow(Base):
         Index("ix_runs_queued", "priority", "agent", "due_at", postgresql_where=text("status = 'QUEUED'")),
         # Lease sweep: the expired ones.
         Index("ix_runs_lease_expiry", "lease_expires_at", postgresql_where=text("status = 'RUNNING'")),
+        # Sweep of used-up allowances: queued runs that have crashed, few among many.
+        Index(
+            "ix_runs_crashed",
+            "lease_expirations",
+            postgresql_where=text("status = 'QUEUED' AND lease_expirations > 0"),
+        ),
         # Heartbeat: every lease of one process incarnation.
         Index("ix_runs_lease_owner", "lease_owner", postgresql_where=text("status = 'RUNNING'")),
         # Deadline sweep; a holder watches its own deadline.
