@@ -48,3 +48,20 @@ def test_the_snapshot_notices_what_autogenerate_does_not(database: Database, dri
 def test_nothing_is_granted_to_everybody(database: Database) -> None:
     lines = catalogue(database.dsn, database.role_prefix).splitlines()
     assert [line for line in lines if line.endswith(" to PUBLIC")] == []
+
+
+def test_no_function_needs_a_superuser_to_be_created(database: Database) -> None:
+    """PostgreSQL lets only a superuser write a SET clause for a setting it does not know, `wakeful.tenant` included.
+
+    Hosted databases give out no superuser: such a function sets it with set_config() and sets it back before it
+    returns (an error rolls it back by itself).
+    """
+    with psycopg.connect(database.dsn) as connection:
+        rows = connection.execute(
+            """
+            SELECT p.oid::regprocedure::text FROM pg_proc AS p
+             WHERE p.pronamespace = 'wakeful'::regnamespace
+               AND EXISTS (SELECT FROM unnest(p.proconfig) AS setting WHERE split_part(setting, '=', 1) LIKE '%.%')
+            """
+        ).fetchall()
+    assert rows == []
