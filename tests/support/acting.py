@@ -22,8 +22,9 @@ from wakeful.domain.scopes import RunRef, Scope
 from wakeful.domain.sessions import NewSession
 from wakeful.domain.states import IdempotencyClass, InvocationStatus, RunStatus
 from wakeful.persistence.child_sweeps import PostgresChildSweeps
+from wakeful.persistence.connecting import ConnectionSettings
 from wakeful.persistence.control import PostgresRunControl
-from wakeful.persistence.engine import EngineSettings, make_engine
+from wakeful.persistence.engine import make_engine
 from wakeful.persistence.housekeeping import PostgresHousekeeping
 from wakeful.persistence.readers import PostgresRunReader
 from wakeful.persistence.roles import Role
@@ -180,7 +181,7 @@ class World:
 @asynccontextmanager
 async def world_on(database: Database, *, pool_size: int = 5) -> AsyncIterator[World]:
     app, worker = (
-        make_engine(EngineSettings(database.dsn, role, database.role_prefix, pool_size=pool_size))
+        make_engine(ConnectionSettings(database.dsn, role, database.role_prefix), pool_size=pool_size)
         for role in (Role.APP, Role.WORKER)
     )
     async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True, row_factory=dict_row) as admin:
