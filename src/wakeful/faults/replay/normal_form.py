@@ -127,7 +127,8 @@ async def _result(record: CallRecord, fetch: Fetch) -> Item | None:
     result = record.result
     if result is None or result.code == NO_RESULT:
         return None
-    return Item("tool", await _plain(result.data, fetch), tool=record.call.tool, ended=_ended(result))
+    content = await _plain(result.artifact if result.artifact is not None else result.data, fetch)
+    return Item("tool", content, tool=record.call.tool, ended=_ended(result))
 
 
 def _ended(result: CallResult) -> str:
