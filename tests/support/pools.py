@@ -44,7 +44,8 @@ async def submit(store: Any, *, priority: PriorityClass = PriorityClass.INTERACT
     await store.sessions.create(NewSession(SCOPE, agent, session_id=session_id))
     submission = Submission(SCOPE, session_id, agent, 1, messages=(Message("go"),), priority=priority)
     submitted = await store.queue.submit(submission)
-    return submitted.run
+    run: RunRef = submitted.run
+    return run
 
 
 async def status(store: Any, run: RunRef) -> RunStatus:
