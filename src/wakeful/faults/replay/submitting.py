@@ -26,7 +26,7 @@ __all__ = ["SCOPE", "Outcome", "Submitter", "SubmitterStore"]
 SCOPE = Scope(derived_id("tenant", "replay"), derived_id("principal", "replay"))
 LIVE = [status for status in RunStatus if status not in TERMINAL_RUNS]
 LOOK_SECONDS = 0.05
-MOST_LIVE = 10_000
+PAGE = 1000
 UNLIMITED = Budget(max_steps=None)
 """Recordings were bounded by whoever made them."""
 
@@ -114,7 +114,7 @@ class Submitter:
             await asyncio.sleep(LOOK_SECONDS)
             # Taken before the look: a run submitted after it may be missing there and be alive.
             waiting = dict(self._waiting)
-            live = await self._store.runs.page(SCOPE, statuses=LIVE, limit=MOST_LIVE)
+            live = await self._live()
             alive = {run.ref.run_id for run in live}
             for run_id, future in waiting.items():
                 if run_id not in alive and not future.done():
@@ -125,6 +125,16 @@ class Submitter:
             elif time.monotonic() - moved > self._stall_seconds:
                 raise Timeout(f"no run moved for {self._stall_seconds:g} s, {len(live)} are not finished")
 
+    async def _live(self) -> list[Run]:
+        live: list[Run] = []
+        before: UUID | None = None
+        while page := await self._store.runs.page(SCOPE, statuses=LIVE, limit=PAGE, before=before):
+            live += page
+            if len(page) < PAGE:
+                break
+            before = page[-1].ref.run_id
+        return live
+
 
 async def _all_or(watcher: "asyncio.Task[None]", tasks: "list[asyncio.Task[Outcome]]") -> list[Outcome]:
     """Every outcome; the first error of a task, or the watcher's, ends the waiting."""
@@ -133,5 +143,6 @@ async def _all_or(watcher: "asyncio.Task[None]", tasks: "list[asyncio.Task[Outco
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not everything.done():
         everything.cancel()
+        await asyncio.gather(everything, return_exceptions=True)
         watcher.result()
     return await everything
