@@ -8,15 +8,16 @@ from support.contract import Store, World
 from support.database import Database
 
 from wakeful.persistence.memory import MemoryStore
+from wakeful.persistence.memory.artifacts import MemoryArtifactBytes
 
 
 @asynccontextmanager
 async def postgres_store(database: Database) -> AsyncIterator[Store]:
     from wakeful.persistence.store import Addresses, PostgresStore
 
-    from wakeful.persistence.roles import RoleNames
-
-    store = PostgresStore(Addresses(app=database.dsn), roles=RoleNames(database.role_prefix))
+    store = PostgresStore(
+        Addresses(app=database.dsn), role_prefix=database.role_prefix, artifact_bytes=MemoryArtifactBytes()
+    )
     await store.open()
     try:
         yield store

@@ -27,11 +27,11 @@ class MemoryLeaseKeeper:
         if self._closed:
             raise Unavailable("this lease keeper was closed: make a new one")
         with self._records.unit():
-            renewed = [run for run in (self._renew(owner, held, lease) for held in leases) if run is not None]
+            renewed = [run for run in (self._renew(owner, named, lease) for named in leases) if run is not None]
             ids = frozenset(run.ref.run_id for run in renewed)
             return Heartbeat(
                 renewed=ids,
-                lost=frozenset(held.run.run_id for held in leases) - ids,
+                lost=frozenset(named.run.run_id for named in leases) - ids,
                 adopted=self._unnamed(owner, ids),
                 cancel_requested=frozenset(r.ref.run_id for r in renewed if r.cancel_requested_at is not None),
             )
