@@ -475,15 +475,15 @@ async def test_another_call_at_the_same_place_is_a_mismatch_that_leaves_nothing_
     assert await world.facts(lease.run) == before
 
 
-async def test_an_intent_records_epoch_attempt_and_latest_start(world: World) -> None:
+async def test_an_intent_records_epoch_attempt_and_first_start(world: World) -> None:
     lease = await world.running()
     new = call(lease.run)
     await world.turn(lease, new)
+    first = await world.start_call(lease, new)
     await world.start_call(lease, new)
-    second = await world.start_call(lease, new)
     (stored,) = (await world.facts(lease.run)).calls
     assert (stored.status, stored.epoch, stored.attempt) == (InvocationStatus.RUNNING, lease.epoch, 2)
-    assert stored.started_at == second.at
+    assert stored.started_at == first.at
 
 
 async def test_a_result_ends_its_call_and_keeps_its_context_updates(world: World) -> None:

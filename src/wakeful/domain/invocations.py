@@ -81,4 +81,5 @@ class Invocation:
     expires_at: datetime | None
     created_at: datetime
     started_at: datetime | None
+    """Of the first attempt."""
     finished_at: datetime | None

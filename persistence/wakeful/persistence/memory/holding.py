@@ -91,7 +91,7 @@ def _changed(call: Invocation, change: InvocationChange, at: datetime) -> Invoca
         status=change.status,
         epoch=call.epoch if change.epoch is None else change.epoch,
         attempt=call.attempt + 1 if starting else call.attempt,
-        started_at=at if starting else call.started_at,
+        started_at=(call.started_at or at) if starting else call.started_at,
         finished_at=at if change.status.terminal else call.finished_at,
         context_updates=updates,
         approved_by=change.approved_by or call.approved_by,
