@@ -139,6 +139,8 @@ class DoorbellConsumer(_RedisConsumer):
     def _subscribe(self) -> "redis.client.PubSub":
         bell: redis.client.PubSub = self.broker.client.pubsub(ignore_subscribe_messages=True)
         bell.subscribe(self._channel)
+        # The confirmation: only what is rung after it is heard, so the first fetch must not be before it.
+        bell.get_message(timeout=_ANSWER_SECONDS)
         self._bell = bell
         return bell
 
