@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from wakeful.domain.errors import Timeout, WakefulError
 
 __all__ = ["Child", "ChildDied", "report_ready", "watch_owner"]
@@ -170,6 +172,11 @@ def watch_owner(descriptor: int | None) -> None:
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:
     # Ours without our settings: the stack's servers are not what our own settings speak of.
     kept = {k: v for k, v in os.environ.items() if not k.startswith("WAKEFUL_")}
+    if sys.dont_write_bytecode:
+        # No bytecode beside the sources, as was asked for; but a stack starts the same modules many times, and a
+        # worker that was killed is waited for. Compiling them costs seconds, loading them a few tenths.
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)
+        kept["PYTHONPYCACHEPREFIX"] = str(platformdirs.user_cache_path("wakeful") / "bytecode")
     return {**kept, "PYTHONUNBUFFERED": "1", **extra}
 
 
