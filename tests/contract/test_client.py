@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -294,7 +295,11 @@ async def test_a_run_for_later_wakes_nobody(session: SessionHandle, wakes: Wakes
 
 async def test_messages_may_be_given_in_every_documented_form(session: SessionHandle) -> None:
     parts = [{"type": "text", "text": "three"}]
-    given = ["one", Message("two", role="system"), {"role": "user", "content": parts}]
+    given: list[str | Message | dict[str, Any]] = [
+        "one",
+        Message("two", role="system"),
+        {"role": "user", "content": parts},
+    ]
     run = await session.submit(given)
     payloads = [event.payload for event in await run.history()]
     messages = [payload for payload in payloads if isinstance(payload, UserMessageReceived)]
@@ -350,13 +355,13 @@ async def test_a_wrong_argument_is_named(session: SessionHandle, arguments: dict
 
 async def test_another_owners_session_and_run_do_not_exist(wakeful: Wakeful, session: SessionHandle) -> None:
     run = await session.submit("hello")
-    for owner in ({"tenant": "other"}, {"principal": "other"}):
+    for tenant, principal in (("other", None), (None, "other")):
         with pytest.raises(NotFound):
-            await wakeful.sessions.get(session.id, **owner)
+            await wakeful.sessions.get(session.id, tenant=tenant, principal=principal)
         with pytest.raises(NotFound):
-            await wakeful.runs.get(run.id, **owner)
-        assert await wakeful.runs.list(**owner) == []
-        assert await wakeful.sessions.list(**owner) == []
+            await wakeful.runs.get(run.id, tenant=tenant, principal=principal)
+        assert await wakeful.runs.list(tenant=tenant, principal=principal) == []
+        assert await wakeful.sessions.list(tenant=tenant, principal=principal) == []
 
 
 async def test_owners_are_uuids_or_text_that_stands_for_one(wakeful: Wakeful) -> None:

@@ -27,7 +27,7 @@ def _redis(url: str) -> None:
 
 
 def _amqp(url: str) -> None:
-    import pika
+    import pika  # type: ignore[import-untyped]
 
     parameters = pika.URLParameters(url)
     parameters.socket_timeout = parameters.blocked_connection_timeout = PROBE_SECONDS

@@ -34,7 +34,12 @@ class Settings(BaseSettings):
     """Immutable. Printing it shows no secret; `environment()` is what a child process is given."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, env_ignore_empty=True
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        env_ignore_empty=True,
+        use_attribute_docstrings=True,
     )
 
     database_url: SecretStr = SecretStr("")
@@ -57,6 +62,7 @@ class Settings(BaseSettings):
     prepared_statements: bool = True
     """Off behind PgBouncer before 1.21."""
     connect_timeout_seconds: float = Field(default=5.0, gt=0)
+    """Per attempt to reach the database."""
 
     slots: int = Field(default=64, ge=1, le=100_000)
     """Runs that one worker process executes at once."""
@@ -84,6 +90,7 @@ class Settings(BaseSettings):
     tenant: str = "default"
     """Whose data the command line works on, a UUID or any text."""
     principal: str = "default"
+    """Whose data within the tenant, likewise."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

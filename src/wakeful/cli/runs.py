@@ -40,9 +40,11 @@ def submit(
     in_seconds: Annotated[float | None, typer.Option(min=0, help="Not before this has passed.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Not before this ISO 8601 time with zone.")] = None,
     deadline_seconds: Annotated[float | None, typer.Option(min=0, help="Failed if not done by then.")] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1)] = Budget().max_steps,
-    max_tool_calls: Annotated[int | None, typer.Option(min=0)] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="The last of them is asked without tools.")
+    ] = Budget().max_steps,
+    max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Calls past it are refused.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="The run fails past it.")] = None,
     metadata: Annotated[str | None, typer.Option(metavar="JSON", help="An object kept with the run.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print the final reply.")] = False,
     timeout_seconds: Annotated[float | None, typer.Option(min=0, help="With --wait: exit 8 after this.")] = None,
@@ -94,7 +96,7 @@ async def _session(wakeful: Wakeful, session: str | None, agent: str | None, key
 def list_runs(
     session: Annotated[str | None, typer.Option(metavar="ID", help="Only of this session.")] = None,
     status: Annotated[list[str] | None, typer.Option(help="Only in this status; may be given again.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most as many.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="ID", help="The last id of the page before.")] = None,
     tenant: Tenant = None,
     principal: Principal = None,

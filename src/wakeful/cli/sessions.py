@@ -22,7 +22,7 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's
 @commands.command()
 def create(
     agent: Annotated[str, typer.Option(metavar="NAME", help="Who answers in it.")],
-    title: Annotated[str | None, typer.Option()] = None,
+    title: Annotated[str | None, typer.Option(help="For people.")] = None,
     session_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="An id of your own: again, it returns the same session.")
     ] = None,
@@ -40,7 +40,7 @@ def create(
 
 @commands.command("list")
 def list_sessions(
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most as many.")] = 50,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The last id of the page before.")] = None,
     tenant: Tenant = None,
     principal: Principal = None,

@@ -4,19 +4,20 @@ import shlex
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from wakeful.bootstrap.stack import Child, Stack
+
 from wakeful.bootstrap import build
-from wakeful.bootstrap.stack import Child, Stack
 from wakeful.cli.common import Json
 from wakeful.cli.output import data, note, print_json_line
-from wakeful.embedded import cache_directory
 
 __all__ = ["up"]
 
-DEMO_APP = "wakeful.demo:app"
+DEMO_APP = "wakeful.demo.desk:app"
 LOOK_SECONDS = 0.5
 # A worker that cannot start must not be started in a tight loop.
 FIRST_RESTART_SECONDS = 1.0
@@ -37,6 +38,9 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start PostgreSQL, Valkey, workers and a scheduler, print how to connect, stay until Ctrl-C."""
+    from wakeful.bootstrap.stack import Stack
+    from wakeful.embedded import cache_directory
+
     build.load_app(app)
     folder = None if temporary else data_directory or cache_directory("up")
     arguments = ("--slots", str(slots)) if slots else ()
@@ -66,7 +70,7 @@ def _asked_to_stop() -> threading.Event:
     return asked
 
 
-def _announce(stack: Stack, folder: Path | None, *, as_json: bool) -> None:
+def _announce(stack: "Stack", folder: Path | None, *, as_json: bool) -> None:
     wanted = ("WAKEFUL_DATABASE_URL", "WAKEFUL_BROKER_URL", "WAKEFUL_ARTIFACTS_DIRECTORY")
     settings = {name: value for name, value in stack.environment.items() if name in wanted}
     if as_json:
@@ -78,7 +82,7 @@ def _announce(stack: Stack, folder: Path | None, *, as_json: bool) -> None:
     note("stop with Ctrl-C; a second one does not wait for calls in flight")
 
 
-def _look_after(stack: Stack, asked: threading.Event) -> None:
+def _look_after(stack: "Stack", asked: threading.Event) -> None:
     """Start again what died, later each time, until asked to stop."""
     pauses: dict[str, float] = {}
     while not asked.wait(LOOK_SECONDS):
@@ -87,7 +91,7 @@ def _look_after(stack: Stack, asked: threading.Event) -> None:
                 _restart(child, pauses, asked)
 
 
-def _restart(child: Child, pauses: dict[str, float], asked: threading.Event) -> None:
+def _restart(child: "Child", pauses: dict[str, float], asked: threading.Event) -> None:
     pause = pauses.get(child.name, FIRST_RESTART_SECONDS)
     pauses[child.name] = min(pause * 2, LONGEST_RESTART_SECONDS)
     note(f"{child.name} ended with {child.exit_code}, starting it again in {pause:g} s (log: {child.log})")
@@ -95,7 +99,7 @@ def _restart(child: Child, pauses: dict[str, float], asked: threading.Event) -> 
         child.start()
 
 
-def _stop(stack: Stack) -> None:
+def _stop(stack: "Stack") -> None:
     try:
         stack.stop()
     except KeyboardInterrupt:
