@@ -59,7 +59,7 @@ def gone(pid: int) -> bool:
 
 async def test_a_suspect_that_ends_well_says_how(tmp_path: Path) -> None:
     async with suspects("complete", tmp_path) as alone:
-        assert await alone.execute(await held()) is Ending.COMPLETED
+        assert await alone.execute(await held(), renewing=lambda: None) is Ending.COMPLETED
     assert int((tmp_path / "pid").read_text()) != os.getpid()
 
 
@@ -75,13 +75,13 @@ async def test_a_suspect_that_ends_well_says_how(tmp_path: Path) -> None:
 async def test_a_suspect_that_dies_is_reported_with_its_cause(does: str, cause: str, tmp_path: Path) -> None:
     async with suspects(does, tmp_path) as alone:
         with pytest.raises(SuspectDied, match=cause):
-            await alone.execute(await held())
+            await alone.execute(await held(), renewing=lambda: None)
 
 
 async def test_a_suspect_renews_its_own_lease_and_no_other(tmp_path: Path) -> None:
     holding = await held()
     async with suspects("wait", tmp_path, timedelta(seconds=0.3)) as alone:
-        executing = asyncio.create_task(alone.execute(holding))
+        executing = asyncio.create_task(alone.execute(holding, renewing=lambda: None))
         log = tmp_path / "heartbeats"
         await until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3)
         holding.draining = True
@@ -93,7 +93,7 @@ async def test_a_suspect_renews_its_own_lease_and_no_other(tmp_path: Path) -> No
 
 async def test_a_cancelled_execution_leaves_no_process_even_when_its_loop_is_blocked(tmp_path: Path) -> None:
     async with suspects("block", tmp_path) as alone:
-        executing = asyncio.create_task(alone.execute(await held()))
+        executing = asyncio.create_task(alone.execute(await held(), renewing=lambda: None))
         await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         executing.cancel()
         pid = int((tmp_path / "pid").read_text())
@@ -103,7 +103,7 @@ async def test_a_cancelled_execution_leaves_no_process_even_when_its_loop_is_blo
 async def test_many_suspects_execute_at_once_and_only_one_of_them_dies(tmp_path: Path) -> None:
     async with suspects("wait", tmp_path) as alone:
         holdings = [await held() for _ in range(8)]
-        executing = [asyncio.create_task(alone.execute(holding)) for holding in holdings]
+        executing = [asyncio.create_task(alone.execute(holding, renewing=lambda: None)) for holding in holdings]
         await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
         done, rest = await asyncio.wait(executing, return_when=asyncio.FIRST_COMPLETED)
@@ -155,7 +155,7 @@ from wakeful.actors.suspects import Suspects
 from datetime import timedelta
 
 async def main():
-    await Suspects(spec({does!r}, Path({folder!r})), lease=timedelta(seconds=30)).execute(await held())
+    await Suspects(spec({does!r}, Path({folder!r})), lease=timedelta(seconds=30)).execute(await held(), renewing=lambda: None)
 
 asyncio.run(main())
 """

@@ -25,8 +25,9 @@ class SuspectDied(Exception):
 
 
 class ExecutesSuspects(Protocol):
-    async def execute(self, holding: Holding) -> Ending:
-        """Execute the run alone in a process that renews its lease itself. Raises SuspectDied as soon as that process
+    async def execute(self, holding: Holding, *, renewing: Callable[[], None]) -> Ending:
+        """Execute the run alone in a process of its own. That process renews the lease itself from the moment
+        `renewing` is called; until then, while it starts, the caller does. Raises SuspectDied as soon as the process
         ended without an ending. Cancelled, it leaves no process behind."""
         ...
 

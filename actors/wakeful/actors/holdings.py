@@ -27,16 +27,19 @@ class Holdings:
         self._released_before: set[_Key] = set()
         self._unreleased: set[_Key] = set()
 
-    def add(self, holding: Holding, *, elsewhere: bool = False) -> bool:
-        """False, and nothing added, when this claim is known. `elsewhere`: another process renews its lease."""
+    def add(self, holding: Holding) -> bool:
+        """False, and nothing added, when this claim is known."""
         with self._lock:
             if self._knows(holding.claim):
                 return False
-            run_id = holding.lease.run.run_id
-            self._held[run_id] = holding
-            if elsewhere:
-                self._elsewhere.add(run_id)
+            self._held[holding.lease.run.run_id] = holding
             return True
+
+    def renewed_elsewhere(self, holding: Holding) -> None:
+        """From now on another process renews this lease."""
+        with self._lock:
+            if self._held.get(holding.lease.run.run_id) is holding:
+                self._elsewhere.add(holding.lease.run.run_id)
 
     def remove(self, holding: Holding, *, released: bool) -> None:
         """The run's execution is over; `released` says whether its lease was given back."""

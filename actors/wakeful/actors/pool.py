@@ -160,7 +160,7 @@ class Pool:
 
     def _hold(self, holding: Holding) -> bool:
         alone = self._suspect_runner if holding.claim.suspect else None
-        if not self._holdings.add(holding, elsewhere=alone is not None):
+        if not self._holdings.add(holding):
             return False
         if self._draining:
             _ask_back(holding)
@@ -175,7 +175,11 @@ class Pool:
         ending: Ending | None = None
         self._watch.executing(holding.lease.run.run_id)
         try:
-            ending = await (alone or self._executor).execute(holding)
+            if alone is None:
+                ending = await self._executor.execute(holding)
+            else:
+                renewing = partial(self._holdings.renewed_elsewhere, holding)
+                ending = await alone.execute(holding, renewing=renewing)
         except SuspectDied as died:
             await self._report_death(holding.lease, died.cause)
         except asyncio.CancelledError:

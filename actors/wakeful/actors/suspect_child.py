@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ def run_child(parent: socket.socket) -> int:
 
 async def _execute(order: Order, parent: socket.socket, lines: "Iterator[dict[str, Any]]") -> int:
     loop = asyncio.get_running_loop()
-    holding = Holding(order.claim, trusted_until=time.monotonic() + order.lease.total_seconds())
+    holding = Holding(order.claim, trusted_until=order.trusted_until)
     holdings = Holdings()
     holdings.add(holding)
 
@@ -73,6 +72,8 @@ async def _execute(order: Order, parent: socket.socket, lines: "Iterator[dict[st
             adopt=None,  # the other leases of this owner are the worker's to renew
         )
         heartbeat.start()
+        with contextlib.suppress(OSError):
+            parent.sendall(encode({"renewing": True}))
         watch.executing(order.claim.lease.run.run_id)
         try:
             ending: Ending = await host.executor.execute(holding)

@@ -38,6 +38,8 @@ class Order:
     settings: Mapping[str, Any]
     lease: timedelta
     heartbeat: timedelta
+    trusted_until: float
+    """As the worker knows it; the monotonic clock is the machine's, the same in both processes."""
 
     def to_message(self) -> dict[str, Any]:
         return {
@@ -46,6 +48,7 @@ class Order:
             "settings": dict(self.settings),
             "lease_seconds": self.lease.total_seconds(),
             "heartbeat_seconds": self.heartbeat.total_seconds(),
+            "trusted_until": self.trusted_until,
         }
 
     @classmethod
@@ -56,6 +59,7 @@ class Order:
             settings=message["settings"],
             lease=timedelta(seconds=message["lease_seconds"]),
             heartbeat=timedelta(seconds=message["heartbeat_seconds"]),
+            trusted_until=message["trusted_until"],
         )
 
 

@@ -7,7 +7,9 @@ import json
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from wakeful.actors.execution import SuspectDied
 from wakeful.actors.suspect_orders import Order, SuspectSpec, decode, encode
@@ -16,6 +18,7 @@ from wakeful.runtime.outcomes import Ending
 
 __all__ = ["SuspectSpec", "Suspects"]
 
+_START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LAST_WORDS_SECONDS = 1.0
 
@@ -34,8 +37,9 @@ class Suspects:
         self._starting = asyncio.Lock()
         self._forks: _Forks | None = None
 
-    async def execute(self, holding: Holding) -> Ending:
-        """See the port. A drain asked of `holding` is passed on; cancelling kills the process."""
+    async def execute(self, holding: Holding, *, renewing: Callable[[], None]) -> Ending:
+        """See the port. A drain asked of `holding` is passed on; cancelling kills the process, and so does not being
+        ready to renew within a minute."""
         forks = await self._running_forks()
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
@@ -45,17 +49,26 @@ class Suspects:
             theirs.close()
         try:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
-            order = Order(holding.claim, self._spec.target, self._spec.settings, self._lease, self._heartbeat)
-            writer.write(encode(order.to_message()))
+            writer.write(encode(self._order(holding).to_message()))
             asking = asyncio.create_task(_pass_on(holding, writer))
             try:
-                return await _ending(reader, ended)
+                return await _ending(reader, ended, renewing)
             finally:
                 asking.cancel()
                 writer.close()
         finally:
             if not ended.done():
                 forks.kill(number)
+
+    def _order(self, holding: Holding) -> Order:
+        return Order(
+            holding.claim,
+            self._spec.target,
+            self._spec.settings,
+            self._lease,
+            self._heartbeat,
+            holding.trusted_until,
+        )
 
     async def stop(self) -> None:
         """Kill every suspect's process and the fork server; on return none is left. Twice changes nothing."""
@@ -156,21 +169,33 @@ async def _pass_on(holding: Holding, writer: asyncio.StreamWriter) -> None:
     writer.write(encode({"drain": True}))
 
 
-async def _ending(reader: asyncio.StreamReader, ended: "asyncio.Future[int]") -> Ending:
+async def _ending(reader: asyncio.StreamReader, ended: "asyncio.Future[int]", renewing: Callable[[], None]) -> Ending:
     """What the process said before it ended. Raises SuspectDied when it said nothing."""
-    saying = asyncio.create_task(reader.readline())
+    saying = asyncio.create_task(_last_word(reader, renewing))
     saying.add_done_callback(lambda task: task.cancelled() or task.exception())  # a reset is told by the status
     try:
         # Not the end of the stream: a process that the run has left behind may hold it open.
+        either: set[asyncio.Future[Any]] = {saying, ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done() and saying.done() and isinstance(saying.exception(), TimeoutError):
+            raise SuspectDied(f"was not ready within {_START_SECONDS:g} s")
         status = await ended
         if status == 0:
-            said = await asyncio.wait_for(saying, _LAST_WORDS_SECONDS)
-            return Ending[decode(said)["ending"]]
-    except (OSError, ValueError):
+            return Ending[await asyncio.wait_for(saying, _LAST_WORDS_SECONDS)]
+    except (OSError, ValueError, KeyError):
         raise SuspectDied("ended without an ending") from None
     finally:
         saying.cancel()
     raise SuspectDied(_cause(status))
+
+
+async def _last_word(reader: asyncio.StreamReader, renewing: Callable[[], None]) -> str:
+    """The ending's name; on the way to it the process says that it renews its lease."""
+    first = await asyncio.wait_for(reader.readline(), _START_SECONDS)
+    if "renewing" not in decode(first):
+        return str(decode(first)["ending"])
+    renewing()
+    return str(decode(await reader.readline())["ending"])
 
 
 def _cause(status: int) -> str:
