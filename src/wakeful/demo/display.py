@@ -65,6 +65,8 @@ async def live_table(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         live.update(await picture(), refresh=True)
+    if not console.is_terminal:
+        console.print()  # Without a terminal the display ends in the middle of its last line.
 
 
 def _table(title: str, cast: Sequence[Played], rows: Mapping[UUID, Run]) -> Table:
