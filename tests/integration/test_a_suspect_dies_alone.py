@@ -155,7 +155,8 @@ from wakeful.actors.suspects import Suspects
 from datetime import timedelta
 
 async def main():
-    await Suspects(spec({does!r}, Path({folder!r})), lease=timedelta(seconds=30)).execute(await held(), renewing=lambda: None)
+    suspects = Suspects(spec({does!r}, Path({folder!r})), lease=timedelta(seconds=30))
+    await suspects.execute(await held(), renewing=lambda: None)
 
 asyncio.run(main())
 """
@@ -166,8 +167,10 @@ async def test_a_suspect_dies_with_its_parent(does: str, tmp_path: Path) -> None
     here = Path(__file__).parent
     code = WORKER.format(tests=str(here.parent), here=str(here), does=does, folder=str(tmp_path))
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdin=subprocess.DEVNULL)
-    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 30)
-    pid = int((tmp_path / "pid").read_text())
-    worker.kill()
-    await worker.wait()
+    try:
+        await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 90)
+        pid = int((tmp_path / "pid").read_text())
+    finally:
+        worker.kill()
+        await worker.wait()
     await until(lambda: gone(pid))

@@ -9,6 +9,7 @@ from psycopg.rows import dict_row
 from wakeful.domain.appends import Append, Appended
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.events import Event
+from wakeful.domain.ports.event_hints import EventHints
 from wakeful.domain.scopes import SessionRef
 from wakeful.persistence.connections import Connection, HotPool
 from wakeful.persistence.errors import Translated, refused_append, repeats_an_event
@@ -28,8 +29,8 @@ _MAYBE_REPEATED = frozenset({"WK001", "WK002", "WK003", "WK004", "WK008", "WK010
 class PostgresEventLog:
     """See `wakeful.domain.ports.event_log` for what each method guarantees."""
 
-    def __init__(self, pool: HotPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: HotPool, hints: EventHints | None = None) -> None:
+        self._pool, self._hints = pool, hints
 
     async def append(self, append: Append) -> Appended:
         parameters = append_parameters(append)
@@ -39,6 +40,8 @@ class PostgresEventLog:
                 row = await cursor.fetchone()
             except psycopg.Error as error:
                 return await _refused(connection, append, error)
+        if self._hints is not None:
+            self._hints.grown(append.session)
         return appended_of(row or ())
 
     async def read(

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from wakeful.domain.errors import ConfigurationError, WakefulError
 from wakeful.domain.ports.artifacts import ArtifactBytes, Artifacts
 from wakeful.domain.ports.checkpoints import Checkpoints
+from wakeful.domain.ports.event_hints import EventHints, NoEventHints
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.ports.leases import LeaseKeeper
 from wakeful.domain.ports.run_control import RunControl
@@ -21,6 +22,7 @@ from wakeful.persistence.connecting import ConnectionSettings, connector
 from wakeful.persistence.connections import HotPool
 from wakeful.persistence.control import PostgresRunControl
 from wakeful.persistence.engine import make_engine
+from wakeful.persistence.event_hints import PostgresEventHints
 from wakeful.persistence.event_log import PostgresEventLog
 from wakeful.persistence.housekeeping import PostgresHousekeeping
 from wakeful.persistence.installation import Installation, find_installation
@@ -56,6 +58,7 @@ class Addresses:
 class _Parts:
     """What an open store holds, to be closed in this order."""
 
+    hints: EventHints
     app: HotPool
     worker: HotPool
     app_engine: AsyncEngine
@@ -81,6 +84,7 @@ class PostgresStore:
     run_sweeps: RunSweeps
     child_sweeps: ChildSweeps
     housekeeping: Housekeeping
+    event_hints: EventHints
 
     def __init__(
         self,
@@ -92,13 +96,14 @@ class PostgresStore:
         prepared_statements: bool = True,
         artifact_bytes: ArtifactBytes | None = None,
         application_name: str = "wakeful",
+        event_hints: bool = True,
     ) -> None:
         """Nothing is connected. `role_prefix` None takes what `wakeful db upgrade` recorded, or the default."""
         self._addresses, self._role_prefix = addresses, role_prefix
         self._sizes = (pool_size, worker_pool_size)
         self._prepared_statements = prepared_statements
         self._artifact_bytes = artifact_bytes
-        self._application_name = application_name
+        self._application_name, self._event_hints = application_name, event_hints
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
@@ -124,10 +129,16 @@ class PostgresStore:
         """Close what is idle; what is in use is closed when it comes back. Closing twice changes nothing."""
         parts, self._parts = self._parts, None
         if parts is not None:
+            await parts.hints.close()
             await parts.app.close()
             await parts.worker.close()
             await parts.app_engine.dispose()
             await parts.worker_engine.dispose()
+
+    @property
+    def in_use(self) -> int:
+        """Connections of the hot paths that are taken and not given back."""
+        return 0 if self._parts is None else self._parts.app.in_use + self._parts.worker.in_use
 
     def lease_keeper(self) -> LeaseKeeper:
         """A keeper with a connection of its own on the direct address, made at its first heartbeat."""
@@ -145,7 +156,9 @@ class PostgresStore:
         worker = self._settings(self._addresses.worker or self._addresses.app, Role.WORKER, found)
         direct = self._addresses.direct or self._addresses.worker or self._addresses.app
         pool_size, worker_pool_size = self._sizes
+        speaking = self._settings(self._addresses.direct or self._addresses.app, Role.APP, found)
         return _Parts(
+            hints=PostgresEventHints(connector(speaking)) if self._event_hints else NoEventHints(),
             app=HotPool(connector(app), size=pool_size),
             worker=HotPool(connector(worker), size=worker_pool_size),
             app_engine=make_engine(app, pool_size=pool_size),
@@ -165,7 +178,8 @@ class PostgresStore:
 
     def _build(self, parts: _Parts, *, scoped: bool) -> None:
         units, across = Units(parts.app_engine), AcrossTenants(parts.worker_engine)
-        self.log = PostgresEventLog(parts.app)
+        self.event_hints = parts.hints
+        self.log = PostgresEventLog(parts.app, parts.hints)
         self.queue = PostgresRunQueue(parts.app, parts.worker, scoped=scoped)
         self.checkpoints = PostgresCheckpoints(parts.app)
         self.control = PostgresRunControl(units)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from wakeful.domain.errors import ConfigurationError, OutcomeUnknown, Unavailable
 from wakeful.domain.ports.artifacts import Artifacts
+from wakeful.domain.ports.event_hints import EventHints
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
@@ -40,6 +41,8 @@ class Ports(Protocol):
     def sessions(self) -> Sessions: ...
     @property
     def artifacts(self) -> Artifacts: ...
+    @property
+    def event_hints(self) -> EventHints: ...
 
 
 async def _no_caller_transactions(connection: Any, submission: Submission) -> Submitted:

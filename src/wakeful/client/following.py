@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from wakeful.domain.errors import Unavailable
 from wakeful.domain.events import Event
+from wakeful.domain.ports.event_hints import EventHints, Watch
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.scopes import SessionRef
 
@@ -20,16 +21,16 @@ LONGEST_PAUSE_SECONDS = 0.5
 
 
 class Pause:
-    """Waits longer each time nothing came, and shortly again as soon as something did."""
+    """Waits longer each time nothing came, and shortly again as soon as something did. A hint ends it early."""
 
-    def __init__(self) -> None:
-        self._seconds = SHORTEST_PAUSE_SECONDS
+    def __init__(self, watch: Watch) -> None:
+        self._watch, self._seconds = watch, SHORTEST_PAUSE_SECONDS
 
     def reset(self) -> None:
         self._seconds = SHORTEST_PAUSE_SECONDS
 
     async def __call__(self) -> None:
-        await asyncio.sleep(self._seconds)
+        await self._watch.wait(timedelta(seconds=self._seconds))
         self._seconds = min(self._seconds * 1.5, LONGEST_PAUSE_SECONDS)
 
 
@@ -37,6 +38,7 @@ async def batches(
     log: EventLog,
     session: SessionRef,
     *,
+    hints: EventHints,
     after: int = 0,
     types: Collection[str] | None = None,
     patience: timedelta = PATIENCE,
@@ -44,7 +46,7 @@ async def batches(
     """Pages of committed events in sequence order, for ever; an empty one whenever nothing new was there, then a
     pause. Raises Unavailable when the database could not be read for as long as `patience`."""
     loop = asyncio.get_running_loop()
-    pause = Pause()
+    pause = Pause(hints.watch(session))
     reached = loop.time()
     while True:
         try:
@@ -64,9 +66,14 @@ async def batches(
 
 
 async def follow(
-    log: EventLog, session: SessionRef, *, after: int = 0, types: Collection[str] | None = None
+    log: EventLog,
+    session: SessionRef,
+    *,
+    hints: EventHints,
+    after: int = 0,
+    types: Collection[str] | None = None,
 ) -> AsyncIterator[Event]:
     """Each committed event once, in sequence order, for ever."""
-    async for page in batches(log, session, after=after, types=types):
+    async for page in batches(log, session, hints=hints, after=after, types=types):
         for event in page:
             yield event

@@ -55,7 +55,7 @@ class RunHandle:
         the database stays unreachable for a minute, NotFound when the run is deleted meanwhile.
         """
         ended = False
-        async for page in batches(self._store.log, self.ref.session, after=after):
+        async for page in batches(self._store.log, self.ref.session, hints=self._store.event_hints, after=after):
             for event in page:
                 if event.run_id != self.id:
                     continue
@@ -177,7 +177,7 @@ class RunHandle:
 
     async def _wait(self, timeout: timedelta | float | None, enough: Callable[[Run], bool]) -> Run:  # noqa: ASYNC109
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        pause = Pause()
+        pause = Pause(self._store.event_hints.watch(self.ref.session))
         try:
             async with asyncio.timeout(seconds):
                 while not enough(run := await self.read()):

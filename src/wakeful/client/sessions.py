@@ -102,7 +102,8 @@ class SessionHandle:
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Event]:
         """Everything the session records after `after`, as it is committed, each event once, until the caller stops."""
-        async for event in follow(self._backend.store.log, self.record.ref, after=after):
+        store = self._backend.store
+        async for event in follow(store.log, self.record.ref, hints=store.event_hints, after=after):
             yield event
 
     async def read(self) -> Session:

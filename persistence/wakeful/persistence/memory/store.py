@@ -2,6 +2,7 @@
 
 from wakeful.domain.ports.artifacts import ArtifactBytes, Artifacts
 from wakeful.domain.ports.checkpoints import Checkpoints
+from wakeful.domain.ports.event_hints import EventHints, NoEventHints
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.ports.leases import LeaseKeeper
 from wakeful.domain.ports.run_control import RunControl
@@ -44,6 +45,7 @@ class MemoryStore:
         self.run_sweeps: RunSweeps = MemoryRunSweeps(self._records)
         self.child_sweeps: ChildSweeps = MemoryChildSweeps(self._records)
         self.housekeeping: Housekeeping = MemoryHousekeeping(self._records)
+        self.event_hints: EventHints = NoEventHints()
 
     async def open(self) -> None:
         """Nothing to open: it is there."""
