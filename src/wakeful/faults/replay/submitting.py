@@ -92,8 +92,7 @@ class Submitter:
             outcome.runs.append(run)
             self._on_run(run)
             if run.status is not RunStatus.COMPLETED:
-                code = run.failure.code if run.failure else "no failure stored"
-                outcome.stopped = f"run {len(outcome.runs)} ended as {run.status} ({code})"
+                outcome.stopped = f"run {len(outcome.runs)} ended as {run.status} ({_why(run)})"
                 break
         return outcome
 
@@ -134,6 +133,13 @@ class Submitter:
                 break
             before = page[-1].ref.run_id
         return live
+
+
+def _why(run: Run) -> str:
+    """The failure's code and, for a run that crashed too often, how each execution ended."""
+    code = run.failure.code if run.failure else "no failure stored"
+    causes = ", ".join(str(attempt.get("reason", attempt)) for attempt in run.attempt_failures)
+    return f"{code}: {causes}" if causes else code
 
 
 async def _all_or(watcher: "asyncio.Task[None]", tasks: "list[asyncio.Task[Outcome]]") -> list[Outcome]:
