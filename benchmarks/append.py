@@ -5,6 +5,7 @@ import json
 import random
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 
 from benchmarks.bench import SCOPE, Bench, Database
 from benchmarks.figure import Figure, Measured, at_least
@@ -14,6 +15,7 @@ from benchmarks.rounds import alternate
 from wakeful.domain.appends import Append, RunChange
 from wakeful.domain.events import Actor, NewEvent
 from wakeful.domain.events.turns import AssistantMessageCreated
+from wakeful.domain.ports.event_hints import Watch
 from wakeful.domain.runs import Lease
 from wakeful.persistence.store import PostgresStore
 
@@ -79,6 +81,38 @@ async def append_batch_gain(bench: Bench) -> Measured:
         )
 
 
+async def append_hints_on_vs_off(bench: Bench) -> Measured:
+    """Appends per second of 16 tasks on 64 sessions while every session is watched for live hints, by those of a store
+    that sends none. At least 0.9."""
+    database = bench.database("bench_append")
+    async with (
+        database.store(connections=16) as hinting,
+        database.store(connections=16, event_hints=False) as silent,
+    ):
+        leases = await hold_runs(hinting, 500, 64)
+        watches = [hinting.event_hints.watch(lease.run.session) for lease in leases]
+
+        async def on() -> float:
+            return await appends_per_second(hinting, leases, tasks=16, seconds=bench.seconds)
+
+        async def off() -> float:
+            return await appends_per_second(silent, leases, tasks=16, seconds=bench.seconds)
+
+        measured = await alternate(
+            on, off, rounds=bench.rounds, progress=bench.progress, names=("hints_on_per_s", "hints_off_per_s")
+        )
+        await _prove_heard(watches[0])
+        return measured
+
+
+async def _prove_heard(watch: Watch) -> None:
+    """The watches were listening: nobody waited, so what was said is still there."""
+    began = time.perf_counter()
+    await watch.wait(timedelta(seconds=1))
+    if time.perf_counter() - began > 0.5:
+        raise RuntimeError("no hint was heard: the figure would compare nothing")
+
+
 async def _against_pgbench(bench: Bench, *, clients: int, sessions: int, first: int) -> Measured:
     database = bench.database("bench_append")
     async with database.store(connections=clients) as store:
@@ -139,4 +173,5 @@ FIGURES = (
     Figure(append_64_sessions_vs_pgbench, at_least(0.7)),
     Figure(append_hot_session_vs_pgbench, at_least(1.0)),
     Figure(append_batch_gain, at_least(5.0)),
+    Figure(append_hints_on_vs_off, at_least(0.9)),
 )

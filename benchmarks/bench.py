@@ -12,14 +12,13 @@ from uuid import UUID
 import psycopg
 
 from benchmarks.progress import Progress
-from wakeful.bootstrap.build import open_store
 from wakeful.bootstrap.children import Child
 from wakeful.bootstrap.settings import Settings, given_settings
 from wakeful.domain.scopes import Scope
 from wakeful.embedded import EmbeddedPostgres, EmbeddedValkey
 from wakeful.persistence.roles import Role, default_prefix, role_name
 from wakeful.persistence.schema import upgrade
-from wakeful.persistence.store import PostgresStore
+from wakeful.persistence.store import Addresses, PostgresStore
 
 __all__ = ["ROOT", "SCOPE", "Bench", "Database"]
 
@@ -42,13 +41,18 @@ class Database:
         return given_settings(database_url=self.dsn, **given)
 
     @contextlib.asynccontextmanager
-    async def store(self, *, connections: int = 8, claimers: int = 3) -> "AsyncIterator[PostgresStore]":
+    async def store(
+        self, *, connections: int = 8, claimers: int = 3, event_hints: bool = True
+    ) -> AsyncIterator[PostgresStore]:
         """A store as a worker has it, for as long as the block runs."""
-        opened = await open_store(self.settings(app_pool_size=connections, worker_pool_size=claimers))
+        store = PostgresStore(
+            Addresses(app=self.dsn), pool_size=connections, worker_pool_size=claimers, event_hints=event_hints
+        )
         try:
-            yield opened
+            await store.open()
+            yield store
         finally:
-            await opened.close()
+            await store.close()
 
     @contextlib.contextmanager
     def administrator(self) -> "Iterator[psycopg.Connection[tuple[Any, ...]]]":

@@ -25,6 +25,12 @@ class Traffic:
 async def relay(folder: Path, server: Path) -> AsyncIterator[Traffic]:
     """Listen in `folder` under the server's socket name, for as long as the block runs."""
     traffic = Traffic()
+    connections: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.create_task(serve(reader, writer))
+        connections.add(connection)
+        connection.add_done_callback(connections.discard)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_unix_connection(str(server))
@@ -34,11 +40,14 @@ async def relay(folder: Path, server: Path) -> AsyncIterator[Traffic]:
                 _pass(reader, to_server, talk.from_client), _pass(from_server, writer, talk.from_server)
             )
 
-    listening = await asyncio.start_unix_server(serve, str(folder / server.name))
+    listening = await asyncio.start_unix_server(accept, str(folder / server.name))
     try:
         yield traffic
     finally:
         listening.close()
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
 
 class _Talk:

@@ -40,7 +40,8 @@ class _PerStep:
 
 async def step_commits(bench: Bench) -> Measured:
     """Commits per step with one tool call, counted in the protocol between executor and server: the difference
-    between a run of 100 steps and one of 20, so that starting and ending do not count."""
+    between a run of 100 steps and one of 20, so that starting and ending do not count. Live hints are off: they go out
+    by time, not by step."""
     return counted((await _counted(bench)).commits)
 
 
@@ -78,7 +79,7 @@ async def _count(bench: Bench) -> _PerStep:
             database.name,
             f"postgresql://wakeful@/{database.name}?host={quote(str(folder), safe='')}&port={SOCKET_PORT}",
         )
-        store = await opened.enter_async_context(relayed.store(connections=2))
+        store = await opened.enter_async_context(relayed.store(connections=2, event_hints=False))
         await _warm(store)
         short, long = [await _traffic_of(store, traffic, steps) for steps in (SHORT_RUN_OF, RUN_OF)]
     steps = RUN_OF - SHORT_RUN_OF
