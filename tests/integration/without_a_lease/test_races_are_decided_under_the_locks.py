@@ -1,8 +1,9 @@
 """Two real connections meet on one run: whoever waits for a lock judges what it finds afterwards, not before."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -83,10 +84,10 @@ async def test_a_cancel_that_meets_the_completion_changes_nothing(world: World) 
     assert await world.types(run) == []
 
 
-async def at_once(world: World, run: RunRef, *actions: object) -> list[Controlled | BaseException]:
+async def at_once(world: World, run: RunRef, *actions: Coroutine[Any, Any, Any]) -> list[Any]:
     """All of them wait for the session's lock, which is then released."""
     async with holder(world, run):
-        tasks = [asyncio.ensure_future(action) for action in actions]  # type: ignore[call-overload]
+        tasks = [asyncio.create_task(action) for action in actions]
         await world.until_blocked(len(tasks))
     return await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,11 +11,15 @@ from uuid import UUID, uuid4
 import pytest
 from support.acting import World
 
-from wakeful.domain.errors import AlreadyAnswered, NotAllowed, RunEnded
+from wakeful.domain.appends import Append, RunChange
+from wakeful.domain.errors import AlreadyAnswered, Fenced, NotAllowed, RunEnded
 from wakeful.domain.events import Actor, NewEvent
 from wakeful.domain.events.runs import RunCancelRequested
+from wakeful.domain.ports.event_log import EventLog
+from wakeful.domain.runs import Lease
 from wakeful.domain.scopes import RunRef, Scope
 from wakeful.domain.states import InvocationStatus, RunStatus
+from wakeful.persistence.store import Addresses, PostgresStore
 from wakeful.persistence.sweeps import PostgresRunSweeps
 from wakeful.persistence.unit_of_work import AcrossTenants
 
@@ -112,26 +117,33 @@ async def test_sweeps_beside_appends_heartbeats_and_answers_never_deadlock(world
     calls = {
         run: [await world.call(run, InvocationStatus.AWAITING_INPUT, position=n) for n in range(30)] for run in runs
     }
-    await asyncio.gather(
-        *(append(world, runs, 60) for _ in range(3)),
-        *(sweep(world, runs, 60) for _ in range(2)),
-        heartbeat(world, runs, 60),
-        answer(world, scope, calls),
-    )
+    store = PostgresStore(Addresses(app=world.database.dsn), role_prefix=world.database.role_prefix)
+    await store.open()
+    try:
+        await asyncio.gather(
+            *(append(world, store.log, runs, 60) for _ in range(3)),
+            *(sweep(world, runs, 60) for _ in range(2)),
+            heartbeat(world, runs, 60),
+            answer(world, scope, calls),
+        )
+    finally:
+        await store.close()
+    tokens = [(await world.row(run))["token_count"] for run in runs]
+    assert sum(tokens) > 0
+    # A backend reports what it counted when it ends.
     await world.app.dispose()
     assert await deadlocks(world) == before
 
 
-async def append(world: World, runs: list[RunRef], times: int) -> None:
-    """What a holder's append locks and writes, in its order: session, run, events."""
+async def append(world: World, log: EventLog, runs: list[RunRef], times: int) -> None:
+    """A holder's appends, under whatever lease is current; one that another has taken meanwhile is refused."""
     for _ in range(times):
         run = random.choice(runs)
-        async with world.units.begin(run.tenant_id) as unit:
-            await unit.sessions.lock(run.session_id)
-            await unit.runs.lock(run)
-            await unit.log.append(
-                run.session_id, [NewEvent(RunCancelRequested(), Actor("worker"), run.run_id) for _ in range(2)]
-            )
+        row = await world.row(run)
+        lease = Lease(run, row["lease_owner"] or uuid4(), row["lease_epoch"])
+        events = tuple(NewEvent(RunCancelRequested(), Actor("worker"), run.run_id) for _ in range(2))
+        with suppress(Fenced):
+            await log.append(Append(run.session, events, lease, RunChange(add_tokens=1)))
 
 
 async def sweep(world: World, runs: list[RunRef], times: int) -> None:
