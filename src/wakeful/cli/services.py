@@ -8,7 +8,6 @@ import typer
 
 from wakeful.bootstrap import build
 from wakeful.bootstrap.children import report_ready, watch_owner
-from wakeful.bootstrap.logs import configure_logs
 from wakeful.bootstrap.settings import load_settings
 from wakeful.cli.output import note
 from wakeful.domain.errors import ConfigurationError, InvalidInput
@@ -45,7 +44,7 @@ def worker(
 ) -> None:
     """Execute runs until SIGTERM or Ctrl-C, then drain: what is not done by the grace time is handed back."""
     settings = load_settings(app=app)
-    configure_logs()
+    _configure_logs()
     if settings.app is None:
         raise ConfigurationError("a worker needs --app module:app (or WAKEFUL_APP)")
     served = [_class(each) for each in classes or []] or list(PriorityClass)
@@ -59,7 +58,7 @@ def worker(
 def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
     """Run the sweeps until SIGTERM or Ctrl-C. Two at once are harmless."""
     settings = load_settings()
-    configure_logs()
+    _configure_logs()
     service = build.scheduler(settings)
     watch_owner(owner_fd)
     asyncio.run(_serve(service, ready_fd, "scheduler runs"))
@@ -73,6 +72,13 @@ async def _serve(service: Service, ready_fd: int | None, said: str) -> None:
         await service.run()
     finally:
         await service.stop()
+
+
+def _configure_logs() -> None:
+    # Imported here: no other command needs the logging library.
+    from wakeful.bootstrap.logs import configure_logs
+
+    configure_logs()
 
 
 def _class(text: str) -> PriorityClass:

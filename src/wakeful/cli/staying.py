@@ -1,8 +1,10 @@
 """`wakeful up`: the whole stack on this machine, to stay."""
 
+import contextlib
 import shlex
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +20,7 @@ from wakeful.cli.output import data, note, print_json_line
 __all__ = ["up"]
 
 DEMO_APP = "wakeful.demo.desk:app"
+EXAMPLE = """wakeful run submit --agent support --metadata '{"story": "where is it"}' --wait "Where is order 1001?\""""
 LOOK_SECONDS = 0.5
 # A worker that cannot start must not be started in a tight loop.
 FIRST_RESTART_SECONDS = 1.0
@@ -41,19 +44,34 @@ def up(
     from wakeful.bootstrap.stack import Stack
     from wakeful.embedded import cache_directory
 
-    build.load_app(app)
+    asked = _asked_to_stop()
     folder = None if temporary else data_directory or cache_directory("up")
     arguments = ("--slots", str(slots)) if slots else ()
-    stack = Stack(app=app, workers=workers, worker_arguments=arguments, data_directory=folder, loopback=tcp)
-    asked = _asked_to_stop()
-    note("starting PostgreSQL, Valkey, workers and a scheduler …")
-    try:
-        stack.start()
-        _announce(stack, folder, as_json=as_json)
-        _look_after(stack, asked)
-        note("stopping …")
-    finally:
-        _stop(stack)
+    with _effects(app):
+        build.load_app(app)
+        stack = Stack(app=app, workers=workers, worker_arguments=arguments, data_directory=folder, loopback=tcp)
+        note("starting PostgreSQL, Valkey, workers and a scheduler …")
+        try:
+            stack.start()
+            _announce(stack, folder, as_json=as_json)
+            _look_after(stack, asked)
+            note("stopping …")
+        finally:
+            _stop(stack)
+
+
+@contextlib.contextmanager
+def _effects(app: str) -> Iterator[None]:
+    """The demonstration's tools act on a ledger of effects, which has to be there."""
+    if app != DEMO_APP:
+        yield
+        return
+    from wakeful.demo.desk import LEDGER_VARIABLE
+    from wakeful.faults.environment import in_environment
+    from wakeful.faults.ledger import LedgerProcess
+
+    with LedgerProcess() as ledger, in_environment(LEDGER_VARIABLE, str(ledger.socket)):
+        yield
 
 
 def _asked_to_stop() -> threading.Event:
@@ -79,6 +97,8 @@ def _announce(stack: "Stack", folder: Path | None, *, as_json: bool) -> None:
         for name, value in settings.items():
             data(f"export {name}={shlex.quote(value)}")
     note(f"{len(stack.workers)} workers serve {stack.app}; data {f'in {folder}' if folder else 'is temporary'}")
+    if stack.app == DEMO_APP:
+        note(f"try, with these settings: {EXAMPLE}")
     note("stop with Ctrl-C; a second one does not wait for calls in flight")
 
 
