@@ -26,6 +26,8 @@ __all__ = ["SCOPE", "Outcome", "Submitter", "SubmitterStore"]
 SCOPE = Scope(derived_id("tenant", "replay"), derived_id("principal", "replay"))
 LIVE = [status for status in RunStatus if status not in TERMINAL_RUNS]
 LOOK_SECONDS = 0.05
+AT_ONCE = 4
+"""Statements of ours at a time: a connection pool serves few, and refuses those that wait too long."""
 PAGE = 1000
 UNLIMITED = Budget(max_steps=None)
 """Recordings were bounded by whoever made them."""
@@ -59,6 +61,7 @@ class Submitter:
         self._store, self._wakeups = store, wakeups
         self._stall_seconds, self._on_run = stall_seconds, on_run
         self._waiting: dict[UUID, asyncio.Future[None]] = {}
+        self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def submit_all(self, conversations: Iterable[Conversation]) -> list[Outcome]:
         """Every conversation, in the order given. Raises Timeout when nothing moves any more."""
@@ -73,9 +76,9 @@ class Submitter:
 
     async def _converse(self, conversation: Conversation) -> Outcome:
         outcome = Outcome(conversation)
-        await self._store.sessions.create(
-            NewSession(SCOPE, AGENT, title=conversation.recording.id[:200], session_id=conversation.session_id)
-        )
+        session = NewSession(SCOPE, AGENT, title=conversation.recording.id[:200], session_id=conversation.session_id)
+        async with self._gate:
+            await surely(lambda: self._store.sessions.create(session))
         for run_id, recorded, _ in conversation.runs():
             submission = Submission(
                 scope=SCOPE,
@@ -97,7 +100,8 @@ class Submitter:
         return outcome
 
     async def _run(self, submission: Submission) -> Run:
-        await surely(lambda: self._store.queue.submit(submission))
+        async with self._gate:
+            await surely(lambda: self._store.queue.submit(submission))
         self._wakeups.wake(submission.priority)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[submission.run_id] = ended
@@ -105,7 +109,8 @@ class Submitter:
             await ended
         finally:
             del self._waiting[submission.run_id]
-        return await self._store.runs.get(SCOPE, submission.run_id)
+        async with self._gate:
+            return await self._store.runs.get(SCOPE, submission.run_id)
 
     async def _watch(self) -> None:
         seen, moved = None, time.monotonic()
