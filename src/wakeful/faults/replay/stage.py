@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from wakeful.bootstrap import build
 from wakeful.bootstrap.stack import Stack
+from wakeful.domain.errors import Unavailable
 from wakeful.domain.ids import new_id
 from wakeful.domain.ports.wakeups import Wakeups
 from wakeful.domain.states import IdempotencyClass
@@ -149,7 +151,9 @@ async def _every(
 ) -> None:
     while True:
         await asyncio.sleep(interval.total_seconds())
-        await fault()
+        # One that could not be made for want of a connection is made the next time, and is not counted.
+        with suppress(Unavailable):
+            await fault()
         progress.hit(chaos.counts)
 
 

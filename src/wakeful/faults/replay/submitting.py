@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from wakeful.client.backend import surely
-from wakeful.domain.errors import Timeout
+from wakeful.domain.errors import Timeout, Unavailable
 from wakeful.domain.ids import derived_id
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
@@ -114,11 +114,14 @@ class Submitter:
 
     async def _watch(self) -> None:
         seen, moved = None, time.monotonic()
-        while True:
+        while time.monotonic() - moved < self._stall_seconds:
             await asyncio.sleep(LOOK_SECONDS)
             # Taken before the look: a run submitted after it may be missing there and be alive.
             waiting = dict(self._waiting)
-            live = await self._live()
+            try:
+                live = await self._live()
+            except Unavailable:
+                continue  # The next look is soon; whoever waits loses nothing.
             alive = {run.ref.run_id for run in live}
             for run_id, future in waiting.items():
                 if run_id not in alive and not future.done():
@@ -126,8 +129,7 @@ class Submitter:
             now = {(run.ref.run_id, run.status, run.step, run.lease_epoch) for run in live}
             if now != seen:
                 seen, moved = now, time.monotonic()
-            elif time.monotonic() - moved > self._stall_seconds:
-                raise Timeout(f"no run moved for {self._stall_seconds:g} s, {len(live)} are not finished")
+        raise Timeout(f"no run moved for {self._stall_seconds:g} s: {len(seen or ())} are not finished")
 
     async def _live(self) -> list[Run]:
         live: list[Run] = []
