@@ -25,11 +25,15 @@ from wakeful.persistence.run_queue import SUBMIT
 __all__ = ["LOCK_TIMEOUT", "submit_in"]
 
 LOCK_TIMEOUT = timedelta(seconds=5)
-"""How long the caller's transaction, and every lock it holds, waits for the session's row."""
+"""How long the caller's transaction, and every lock it holds, waits for the session's row; a shorter `lock_timeout` of
+the caller's own stays."""
 
 Driver = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 
-_FACTS = b"SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_user::text"
+_FACTS = b"""
+SELECT current_setting('transaction_isolation'), current_user::text,
+       (SELECT setting::integer FROM pg_catalog.pg_settings WHERE name = 'lock_timeout')
+"""
 _SET_LOCK_TIMEOUT = b"SELECT set_config('lock_timeout', %s, true)"
 _SAVE, _RELEASE = b"SAVEPOINT wakeful_submit", b"RELEASE SAVEPOINT wakeful_submit"
 _UNDO = b"ROLLBACK TO SAVEPOINT wakeful_submit"
@@ -46,19 +50,21 @@ async def submit_in(connection: Any, submission: Submission, *, lock_timeout: ti
     parameters = submission_parameters(submission)
     own = _Statements(await _driver_of(connection))
     own.check_transaction()
-    isolation, before, user = await own.row(_FACTS)
+    isolation, user, before_ms = await own.row(_FACTS)
     if isolation != "read committed":
         raise InvalidInput(
             f"submit(connection=…) needs a READ COMMITTED transaction, this one is {isolation.upper()}: an older "
             "snapshot cannot see what it has to judge by. Begin another transaction for it"
         )
+    ours_ms = round(lock_timeout.total_seconds() * 1000)
+    wait_ms = min(before_ms or ours_ms, ours_ms)
     await own.row(_SAVE)
     try:
-        await own.row(_SET_LOCK_TIMEOUT, [f"{round(lock_timeout.total_seconds() * 1000)}ms"])
-        with Translated(write=False, refusal=_refused(submission, user, lock_timeout)):
+        await own.row(_SET_LOCK_TIMEOUT, [f"{wait_ms}ms"])
+        with Translated(write=False, refusal=_refused(submission, user, wait_ms)):
             row = await own.row(SUBMIT, parameters)
         # RELEASE would keep the setting for the rest of the caller's transaction.
-        await own.row(_SET_LOCK_TIMEOUT, [before])
+        await own.row(_SET_LOCK_TIMEOUT, [f"{before_ms}ms"])
     except Exception:
         await own.undo()
         raise
@@ -121,17 +127,15 @@ async def _driver_of(connection: Any) -> Driver:
     )
 
 
-def _refused(
-    submission: Submission, user: str, lock_timeout: timedelta
-) -> Callable[[psycopg.Error], WakefulError | None]:
+def _refused(submission: Submission, user: str, wait_ms: int) -> Callable[[psycopg.Error], WakefulError | None]:
     refused = refused_submit(submission)
 
     def known(error: psycopg.Error) -> WakefulError | None:
         match error:
             case psycopg.errors.LockNotAvailable():
                 return Unavailable(
-                    f"session {submission.session_id} stayed locked for {lock_timeout.total_seconds():g} s: nothing "
-                    "was done, try again"
+                    f"session {submission.session_id} stayed locked for {wait_ms / 1000:g} s: nothing was "
+                    "done, try again"
                 )
             case psycopg.errors.InsufficientPrivilege():
                 return NotAllowed(
