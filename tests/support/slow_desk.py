@@ -1,0 +1,74 @@
+"""The app that the process tests serve: runs that are quick, that wait, that pay, and that take their process along.
+
+Tools write to the folder in SLOW_DESK_FOLDER what they did, and wait there for files that the test makes.
+"""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from wakeful.app import App, ToolCall
+from wakeful.models.scripted import ScriptedProvider, call, calls, say
+
+app = App()
+
+
+def folder() -> Path:
+    return Path(os.environ["SLOW_DESK_FOLDER"])
+
+
+def note(call: ToolCall, word: str) -> None:
+    with (folder() / f"{call.run.session_id}").open("a") as file:
+        file.write(f"{word} {os.getpid()}\n")
+
+
+async def opened(gate: str) -> None:
+    while not (folder() / gate).exists():  # noqa: ASYNC110 - a file has no signal
+        await asyncio.sleep(0.02)
+
+
+@app.tool(idempotency="idempotent", timeout_seconds=120)
+async def wait_for_gate(call: ToolCall, gate: str) -> str:
+    """Wait until the test opens the gate."""
+    note(call, "waiting")
+    await opened(gate)
+    note(call, "done")
+    return "open"
+
+
+@app.tool(idempotency="non_idempotent", timeout_seconds=120)
+async def pay(call: ToolCall, gate: str) -> str:
+    """Pay, slowly. Never twice."""
+    note(call, "paying")
+    await opened(gate)
+    note(call, "paid")
+    return "paid"
+
+
+@app.tool(idempotency="idempotent")
+async def take_the_process_along(call: ToolCall) -> str:
+    """End the process in which it is executed."""
+    note(call, "exiting")
+    os._exit(3)
+
+
+@app.tool(idempotency="idempotent", timeout_seconds=120)
+async def block_the_loop(call: ToolCall, seconds: float) -> str:
+    """Keep the process's event loop from turning."""
+    note(call, "blocking")
+    time.sleep(seconds)  # noqa: ASYNC251 - the fault under test
+    note(call, "done")
+    return "blocked"
+
+
+SCRIPTS = {
+    "quick": [say("done")],
+    "gate": [calls(call("wait_for_gate", gate="gate")), say("done")],
+    "pay": [calls(call("pay", gate="gate")), say("done")],
+    "poison": [calls(call("take_the_process_along")), say("done")],
+    "block": [calls(call("block_the_loop", seconds=4.0)), say("done")],
+}
+app.model_provider("scripted", ScriptedProvider(SCRIPTS))
+for name in SCRIPTS:
+    app.agent(name, model=f"scripted:{name}", tools=[wait_for_gate, pay, take_the_process_along, block_the_loop])
