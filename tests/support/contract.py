@@ -12,7 +12,16 @@ from wakeful.domain.checkpoints import Checkpoint, CheckpointState, NewCheckpoin
 from wakeful.domain.content import CallResult, Failure
 from wakeful.domain.events import Actor, Event, NewEvent
 from wakeful.domain.events.envelope import Payload
-from wakeful.domain.events.runs import RunCancelled, RunCompleted, RunFailed, RunRequeued, RunStarted, RunWaiting
+from wakeful.domain.events.runs import (
+    RunCancelled,
+    RunCheckpointed,
+    RunCompleted,
+    RunFailed,
+    RunRequeued,
+    RunStarted,
+    RunWaiting,
+    UserMessageReceived,
+)
 from wakeful.domain.events.turns import AssistantMessageCreated, CallEnded, CallStarted
 from wakeful.domain.ids import new_id, result_event_id
 from wakeful.domain.invocations import Invocation, InvocationChange, NewInvocation
@@ -29,7 +38,24 @@ from wakeful.domain.scopes import RunRef, Scope, SessionRef
 from wakeful.domain.sessions import NewSession, Session
 from wakeful.domain.states import AWAITING, IdempotencyClass, InvocationStatus, PriorityClass, RunStatus, waiting_status
 
-__all__ = ["EVERY_CLASS", "TERM", "WORKER", "Facts", "Store", "World", "call", "later", "result", "turn_of"]
+__all__ = [
+    "EVERY_CLASS",
+    "TERM",
+    "WORKER",
+    "Facts",
+    "Store",
+    "World",
+    "call",
+    "checkpoint",
+    "later",
+    "note",
+    "outcomes",
+    "result",
+    "resumed_by",
+    "said",
+    "stranger",
+    "turn_of",
+]
 
 TERM = timedelta(seconds=30)
 WORKER = Actor("worker", "w1")
@@ -230,6 +256,22 @@ class World:
 def stranger(lease: Lease) -> Lease:
     """The same run and epoch, claimed by somebody else."""
     return replace(lease, owner=new_id())
+
+
+def note(text: str = "note") -> RunCheckpointed:
+    """An event that changes nothing else."""
+    return RunCheckpointed(trigger=text)
+
+
+def said(text: str) -> NewEvent:
+    return NewEvent(UserMessageReceived(content=text), Actor("platform"))
+
+
+def resumed_by(facts: Facts) -> RunRequeued:
+    """The run.requeued at the end of the log."""
+    payload = facts.events[-1].payload
+    assert isinstance(payload, RunRequeued)
+    return payload
 
 
 def checkpoint(trigger: str = "turn", **fields: Any) -> NewCheckpoint:
