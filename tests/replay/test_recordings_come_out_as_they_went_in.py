@@ -51,7 +51,7 @@ async def test_recordings_replay_identically_in_memory(
         )
         conversations = plan.conversations()
         submitter = Submitter(store, NoWakeups(), stall_seconds=60, on_run=lambda run: ended.update([run.status.value]))
-        async with worker_in_process(store, replay_app(plan)):
+        async with worker_in_process(store, replay_app(plan.workload())):
             outcomes = await submitter.submit_all(conversations)
         book = ledger.read()
     different = {o.conversation.recording.id: await compare(store, o) for o in outcomes}

@@ -1,6 +1,7 @@
 """Choosing what is replayed: nothing is left out silently, and every process reads the same plan."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,6 +12,7 @@ from wakeful.domain.errors import InvalidInput
 from wakeful.domain.states import IdempotencyClass
 from wakeful.faults.replay.plan import Plan, read_selection
 from wakeful.faults.replay.report import Report
+from wakeful.faults.replay.workload_file import read_workload, write_workload
 
 
 def line(identity: str, *contents: str) -> dict[str, Any]:
@@ -59,20 +61,27 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         read_selection([tmp_path / "none.jsonl"])
 
 
-def test_every_process_reads_the_same_plan_and_the_same_ids(tmp_path: Path) -> None:
+def test_a_worker_reads_the_workload_that_was_planned(tmp_path: Path) -> None:
+    called = {"id": "1", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    second = {
+        "id": "b é",
+        "messages": [{"role": "user"}, {"role": "assistant", "tool_calls": [called]}],
+    }
     plan = Plan(
         batch=uuid4(),
-        lines=(line("a"), line("b")),
+        lines=(line("a"), second),
         ledger=tmp_path / "ledger.sock",
         owners=tmp_path / "owners",
         tool_class=IdempotencyClass.READ_ONLY,
         tool_delay_seconds=0.5,
     )
-    plan.write(tmp_path / "plan.json")
-    again = Plan.read(tmp_path / "plan.json")
-    assert again == plan
-    assert [each.session_id for each in again.conversations()] == [each.session_id for each in plan.conversations()]
-    assert [each.run_id(0) for each in again.conversations()] == [each.run_id(0) for each in plan.conversations()]
+    planned = plan.workload()
+    write_workload(tmp_path / "workload.json", planned, plan.lines)
+    read = read_workload(tmp_path / "workload.json")
+    assert dict(read.recordings) == planned.recordings
+    assert replace(read, recordings={}) == replace(planned, recordings={})
+    assert planned.tools == ("t",)
+    assert planned.runs == {each.run_id(0): (each.recording.id, 0) for each in plan.conversations()}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import redis.asyncio
 
-from wakeful.bootstrap.stack import Child, Stack
+from wakeful.bootstrap.stack import Child, ChildDied, Stack
 from wakeful.domain.errors import Timeout
 from wakeful.domain.ports.checkpoints import Checkpoints
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
@@ -146,12 +146,13 @@ class Chaos:
 
 
 def _ready(worker: Child) -> bool:
-    if not worker.running:
-        return False
+    """Whether it serves. Raises ChildDied for one that nobody killed and that is gone all the same."""
     try:
         worker.wait_ready(0.0)
     except Timeout:
         return False
+    if not worker.running:
+        raise ChildDied(f"{worker.name} ended by itself, with {worker.exit_code}")
     return True
 
 

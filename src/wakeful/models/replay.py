@@ -24,7 +24,7 @@ class ReplayProvider:
     name = "replay"
 
     def __init__(self, recordings: Mapping[str, Recording]) -> None:
-        self._turns = {identity: recording.turns for identity, recording in recordings.items()}
+        self._recordings = recordings
 
     async def respond(self, request: ModelRequest, *, on_delta: OnDelta | None = None) -> ModelResponse:
         """The recorded turn. Raises PermanentModelError for a recording it does not have, and when the session has
@@ -43,9 +43,9 @@ class ReplayProvider:
 
     def _turn(self, request: ModelRequest) -> RecordedTurn | None:
         identity = str(request.run.metadata.get(RECORDING, request.model))
-        turns = self._turns.get(identity)
-        if turns is None:
+        if identity not in self._recordings:
             raise PermanentModelError(f"no recording {identity!r} was loaded", code="unknown_recording")
+        turns = self._recordings[identity].turns
         if request.turn_index >= len(turns):
             return None
         turn = turns[request.turn_index]

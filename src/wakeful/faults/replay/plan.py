@@ -1,10 +1,7 @@
-"""What a replay will do: which conversations, under which ids, with which tools.
-
-The plan is a file, so that every worker process, also one that was started anew, acts by the same one.
-"""
+"""What a replay will do: which conversations, under which ids, with which tools."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,7 @@ from wakeful.domain.ids import derived_id
 from wakeful.domain.states import IdempotencyClass
 from wakeful.models.recording import Inexpressible, RecordedRun, Recording, read_recording
 
-__all__ = ["PLAN_VARIABLE", "Conversation", "Plan", "Selection", "effect_name", "read_selection"]
-
-PLAN_VARIABLE = "REPLAY_PLAN"
-"""The environment variable that tells a worker its plan. Not a setting: only replay's own workers have it."""
+__all__ = ["Conversation", "Plan", "Selection", "Workload", "effect_name", "read_selection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +65,22 @@ def read_selection(files: Sequence[Path], *, limit: int | None = None) -> Select
 
 
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """What replay's workers have to know. `runs` says of a run id which recording it is of, and how many turns of
+    the conversation stand before it."""
+
+    recordings: Mapping[str, Recording]
+    runs: Mapping[UUID, tuple[str, int]]
+    tools: tuple[str, ...]
+    ledger: Path
+    owners: Path
+    tool_class: IdempotencyClass
+    tool_delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What every process of a replay has to know."""
+    """One replay: its batch gives every id, so a second replay of the same files meets no session of the first."""
 
     batch: UUID
     lines: tuple[dict[str, Any], ...]
@@ -85,29 +93,16 @@ class Plan:
         recordings = [read_recording(line) for line in self.lines]
         return [Conversation(each, derived_id("replay-session", self.batch, each.id)) for each in recordings]
 
-    def write(self, path: Path) -> None:
-        text = json.dumps(
-            {
-                "batch": str(self.batch),
-                "lines": self.lines,
-                "ledger": str(self.ledger),
-                "owners": str(self.owners),
-                "tool_class": self.tool_class.value,
-                "tool_delay_seconds": self.tool_delay_seconds,
-            }
-        )
-        path.write_text(text, encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> "Plan":
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            batch=UUID(stored["batch"]),
-            lines=tuple(stored["lines"]),
-            ledger=Path(stored["ledger"]),
-            owners=Path(stored["owners"]),
-            tool_class=IdempotencyClass(stored["tool_class"]),
-            tool_delay_seconds=stored["tool_delay_seconds"],
+    def workload(self) -> Workload:
+        conversations = self.conversations()
+        return Workload(
+            recordings={each.recording.id: each.recording for each in conversations},
+            runs={run_id: (each.recording.id, turns) for each in conversations for run_id, _, turns in each.runs()},
+            tools=tuple(sorted({call.tool for each in conversations for call in each.recording.calls})),
+            ledger=self.ledger,
+            owners=self.owners,
+            tool_class=self.tool_class,
+            tool_delay_seconds=self.tool_delay_seconds,
         )
 
 

@@ -23,10 +23,12 @@ from wakeful.faults.environment import in_environment
 from wakeful.faults.ledger import Book, LedgerProcess, judge_book
 from wakeful.faults.owners import OwnerNotes
 from wakeful.faults.replay.comparing import compare, expected_effects
-from wakeful.faults.replay.plan import PLAN_VARIABLE, Conversation, Plan, Selection
+from wakeful.faults.replay.plan import Conversation, Plan, Selection
 from wakeful.faults.replay.progress import ReplayProgress
 from wakeful.faults.replay.report import Report
 from wakeful.faults.replay.submitting import SCOPE, Outcome, Submitter
+from wakeful.faults.replay.workload import WORKLOAD_VARIABLE
+from wakeful.faults.replay.workload_file import write_workload
 
 __all__ = ["Faults", "Options", "stage_replay"]
 
@@ -74,8 +76,8 @@ def stage_replay(selection: Selection, options: Options, progress: ReplayProgres
                 tool_class=options.tool_class,
                 tool_delay_seconds=options.tool_delay.total_seconds(),
             )
-            plan.write(folder / "plan.json")
-            with in_environment(PLAN_VARIABLE, str(folder / "plan.json")), _stack(options) as stack:
+            write_workload(folder / "workload.json", plan.workload(), plan.lines)
+            with in_environment(WORKLOAD_VARIABLE, str(folder / "workload.json")), _stack(options) as stack:
                 report = asyncio.run(_replay(stack, plan, options, progress))
             _judge(report, _since(before, ledger.read()), plan)
     finally:

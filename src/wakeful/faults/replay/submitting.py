@@ -113,15 +113,18 @@ class Submitter:
             return await self._store.runs.get(SCOPE, submission.run_id)
 
     async def _watch(self) -> None:
-        seen, moved = None, time.monotonic()
+        seen, moved, took = None, time.monotonic(), 0.0
         while time.monotonic() - moved < self._stall_seconds:
-            await asyncio.sleep(LOOK_SECONDS)
+            # Looking costs the database something, the more runs there are the more: a fifth of the time at most.
+            await asyncio.sleep(max(LOOK_SECONDS, 4 * took))
+            began = time.monotonic()
             # Taken before the look: a run submitted after it may be missing there and be alive.
             waiting = dict(self._waiting)
             try:
                 live = await self._live()
             except Unavailable:
                 continue  # The next look is soon; whoever waits loses nothing.
+            took = time.monotonic() - began
             alive = {run.ref.run_id for run in live}
             for run_id, future in waiting.items():
                 if run_id not in alive and not future.done():

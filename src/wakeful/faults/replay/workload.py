@@ -4,7 +4,6 @@ import asyncio
 import os
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from wakeful.app import App
 from wakeful.domain.errors import ConfigurationError
@@ -12,13 +11,16 @@ from wakeful.domain.states import IdempotencyClass
 from wakeful.domain.tools import RetryPolicy, Tool, ToolCall, ToolFailed
 from wakeful.faults.ledger import LedgerClient
 from wakeful.faults.owners import OwnerNotes, WitnessedProvider
-from wakeful.faults.replay.plan import PLAN_VARIABLE, Conversation, Plan, effect_name
+from wakeful.faults.replay.plan import Workload, effect_name
+from wakeful.faults.replay.workload_file import read_workload
 from wakeful.models.recording import RecordedCall
 from wakeful.models.replay import ReplayProvider
 
-__all__ = ["AGENT", "NO_RESULT", "RECORDED_ERROR", "RecordedTools", "replay_app"]
+__all__ = ["AGENT", "NO_RESULT", "RECORDED_ERROR", "WORKLOAD_VARIABLE", "RecordedTools", "replay_app"]
 
 AGENT = "replay"
+WORKLOAD_VARIABLE = "REPLAY_WORKLOAD"
+"""The environment variable that names a worker's workload. Not a setting: only replay's own workers have it."""
 NO_RESULT = "no_result"
 """The code of a result that stands for none: the recording never answered that call."""
 RECORDED_ERROR = "recorded_error"
@@ -28,26 +30,20 @@ RECORDED_ERROR = "recorded_error"
 class RecordedTools:
     """Every tool of the recordings. A call's effect goes into the ledger, its result comes from the recording."""
 
-    def __init__(self, plan: Plan, conversations: list[Conversation]) -> None:
-        self._ledger = LedgerClient(plan.ledger)
-        self._once = plan.tool_class is not IdempotencyClass.NON_IDEMPOTENT
-        self._class = plan.tool_class
-        self._delay_seconds = plan.tool_delay_seconds
-        self._runs: dict[UUID, tuple[Conversation, int]] = {
-            run_id: (each, turns_before) for each in conversations for run_id, _, turns_before in each.runs()
-        }
-        self._turns = {each.recording.id: each.recording.turns for each in conversations}
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._ledger = LedgerClient(workload.ledger)
+        self._once = workload.tool_class is not IdempotencyClass.NON_IDEMPOTENT
 
     def tools(self) -> list[Tool]:
-        names = sorted({call.tool for turns in self._turns.values() for turn in turns for call in turn.calls})
-        return [self._tool(name) for name in names]
+        return [self._tool(name) for name in self._workload.tools]
 
     def _tool(self, name: str) -> Tool:
         return Tool(
             name=name,
             description="Answers as it did when it was recorded.",
             parameters={"type": "object"},
-            idempotency=self._class,
+            idempotency=self._workload.tool_class,
             function=self._answer,
             validate=dict,
             # A recorded error is a result to keep, not a reason to try again.
@@ -59,8 +55,8 @@ class RecordedTools:
         result = None if recorded.result is None else recorded.result.content
         # The result is what the ledger stored first, so a repeated key is answered as a real service answers it.
         taken = await self._ledger.record(call.key, name, {"result": result}, once=self._once)
-        if self._delay_seconds:
-            await asyncio.sleep(self._delay_seconds)
+        if self._workload.tool_delay_seconds:
+            await asyncio.sleep(self._workload.tool_delay_seconds)
         stored = taken.payload["result"]
         if recorded.result is None:
             raise ToolFailed("the recording holds no result of this call", code=NO_RESULT)
@@ -69,33 +65,34 @@ class RecordedTools:
         return stored
 
     def _recorded(self, call: ToolCall) -> tuple[str, RecordedCall]:
-        conversation, turns_before = self._runs[call.run.run_id]
+        identity, turns_before = self._workload.runs[call.run.run_id]
         turn = turns_before + call.step - 1
-        identity = conversation.recording.id
-        return effect_name(identity, turn, call.position), self._turns[identity][turn].calls[call.position]
+        recorded = self._workload.recordings[identity].turns[turn].calls[call.position]
+        return effect_name(identity, turn, call.position), recorded
 
 
-def replay_app(plan: Plan) -> App:
-    """The app of a plan."""
+def replay_app(workload: Workload) -> App:
+    """The app of a workload."""
     made = App()
-    conversations = plan.conversations()
-    recordings = {each.recording.id: each.recording for each in conversations}
-    made.model_provider("replay", WitnessedProvider(ReplayProvider(recordings), OwnerNotes(plan.owners)))
-    tools = [made.add_tool(tool) for tool in RecordedTools(plan, conversations).tools()]
+    provider = ReplayProvider(workload.recordings)
+    made.model_provider("replay", WitnessedProvider(provider, OwnerNotes(workload.owners)))
+    tools = [made.add_tool(tool) for tool in RecordedTools(workload).tools()]
     # People repeat themselves in recordings, and so does the replay: the guard against it is off.
     made.agent(AGENT, model="replay:recorded", tools=tools, repeat_limit=None)
     return made
 
 
 def _app_of_this_process() -> App:
-    path = os.environ.get(PLAN_VARIABLE)
+    path = os.environ.get(WORKLOAD_VARIABLE)
     if not path:
-        raise ConfigurationError(f"this app is started by `wakeful replay`, which says in {PLAN_VARIABLE} what to do")
-    return replay_app(Plan.read(Path(path)))
+        raise ConfigurationError(
+            f"this app is started by `wakeful replay`, which says in {WORKLOAD_VARIABLE} what to do"
+        )
+    return replay_app(read_workload(Path(path)))
 
 
 def __getattr__(name: str) -> App:
-    # Built when a worker asks for it: importing this module needs no plan.
+    # Built when a worker asks for it: importing this module needs no workload.
     if name == "app":
         return _app_of_this_process()
     raise AttributeError(name)
