@@ -12,7 +12,7 @@ from uuid import UUID
 
 from wakeful.domain.canonical import canonical_json
 from wakeful.domain.closing import OPEN_CALLS, closing, result_event
-from wakeful.domain.content import CallResult, Content, Failure
+from wakeful.domain.content import ArtifactRef, CallResult, Content, Failure
 from wakeful.domain.errors import AlreadyAnswered, Conflict, InvalidPayload, NotFound, RunEnded
 from wakeful.domain.events import Actor, Event, NewEvent
 from wakeful.domain.events.runs import RequeueReason, RunCancelled, RunCancelRequested, RunRequeued, RunWaiting
@@ -206,6 +206,12 @@ def child_result(child: Run, reply: Content) -> CallResult:
     """What the parent's call is told of a child that has ended; `reply` is its last assistant message's content."""
     match child.status:
         case RunStatus.COMPLETED:
+            if isinstance(reply, ArtifactRef):
+                # The bytes belong to the child's session, and go with it.
+                note = f"the beginning of {reply.size_bytes} bytes, all of them in the child's own session"
+                return CallResult(
+                    status=InvocationStatus.COMPLETED, code="completed_truncated", message=note, data=reply.preview
+                )
             data: Any = reply
             return CallResult(status=InvocationStatus.COMPLETED, code="completed", data=data)
         case RunStatus.FAILED:
