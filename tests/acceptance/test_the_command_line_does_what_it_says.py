@@ -35,6 +35,7 @@ def wakeful(
                 "WAKEFUL_ROLE_PREFIX": database.role_prefix,
                 "WAKEFUL_ARTIFACTS_DIRECTORY": str(folder / "artifacts"),
                 "WAKEFUL_POLL_INTERACTIVE_MS": "50",
+                "WAKEFUL_HEARTBEAT_SECONDS": "1",
             }
         )
         environment = {**line.settings, "PYTHONPATH": str(TESTS)}
@@ -186,7 +187,7 @@ def test_sessions_are_opened_once_listed_and_closed(wakeful: CommandLine) -> Non
     create = ("session", "create", "--agent", "desk", "--id", chosen, "--title", "One", "--tenant", owner, "--json")
     assert wakeful(*create).json == wakeful(*create).json
     [row] = wakeful("session", "list", "--tenant", owner, "--json").json
-    assert (row["id"], row["title"], row["status"], row["tenant"]) == (chosen, "One", "open", owner)
+    assert (row["id"], row["title"], row["status"], row["tenant"]) == (chosen, "One", "active", owner)
     assert wakeful("session", "close", chosen, "--tenant", owner, "--json").json["status"] == "closed"
     refused = wakeful("run", "submit", "--session", chosen, "--tenant", owner, "--json", "hello")
     assert (refused.code, refused.error["code"]) == (4, "session_closed")
