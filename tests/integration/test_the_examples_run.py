@@ -10,7 +10,7 @@ from support.in_process import worker_in_process
 from wakeful.client import Backend, Wakeful
 from wakeful.persistence.memory import MemoryStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.checkout]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
