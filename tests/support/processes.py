@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import platformdirs
+
 from support.database import Database
 
 HERE = Path(__file__).parent
@@ -64,9 +66,9 @@ class Machine:
         self, command: list[str], settings: Mapping[str, str], pass_fds: tuple[int, ...] = ()
     ) -> "subprocess.Popen[bytes]":
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WAKEFUL_")}
-        # Compiled once for all processes of the test, and not beside the sources.
+        # Compiled once for all processes of all tests, and not beside the sources.
         kept.pop("PYTHONDONTWRITEBYTECODE", None)
-        kept["PYTHONPYCACHEPREFIX"] = str(self.folder / "bytecode")
+        kept["PYTHONPYCACHEPREFIX"] = str(platformdirs.user_cache_path("wakeful") / "bytecode")
         chosen = {
             "database_url": self.database.dsn,
             "role_prefix": self.database.role_prefix,
