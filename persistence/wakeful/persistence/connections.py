@@ -8,6 +8,7 @@ cancelled, its transaction is open, its socket is dead) is closed, never repaire
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Token
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -16,6 +17,7 @@ import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from wakeful.domain.errors import ConfigurationError, Unavailable
+from wakeful.domain.transactions import entered, left
 
 __all__ = ["Connection", "HotPool"]
 
@@ -31,12 +33,14 @@ class _Taken:
 
     pool: "HotPool"
     connection: Connection | None = None
+    inside: "Token[bool] | None" = None
 
     async def __aenter__(self) -> Connection:
         connection = self.pool.idle()
         if connection is None:
             connection = await self.pool.take()
         self.connection = connection
+        self.inside = entered()
         return connection
 
     async def __aexit__(
@@ -45,6 +49,8 @@ class _Taken:
         if self.connection is not None:
             self.pool.give(self.connection)
             self.connection = None
+        if self.inside is not None:
+            left(self.inside)
 
 
 class HotPool:

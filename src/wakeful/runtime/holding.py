@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from wakeful.domain.runs import Claim, Lease
+from wakeful.domain.transactions import must_be_outside
 
 __all__ = ["Holding"]
 
@@ -55,7 +56,9 @@ class Holding:
 
     @contextmanager
     def waiting_outside(self) -> Iterator[None]:
-        """Declare that the task awaits something outside; the heartbeat keeps vouching meanwhile."""
+        """Declare that the task awaits something outside; the heartbeat keeps vouching meanwhile. No transaction may be
+        open: AssertionError."""
+        must_be_outside()
         self.waits += 1
         try:
             yield
