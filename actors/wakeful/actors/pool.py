@@ -28,7 +28,7 @@ from wakeful.runtime.outcomes import Ending
 
 __all__ = ["Pool"]
 
-POLLS_BETWEEN = {PriorityClass.INTERACTIVE: 1, PriorityClass.ASYNC: 2, PriorityClass.MAINTENANCE: 4}
+POLLS_BETWEEN = {PriorityClass.INTERACTIVE: 1, PriorityClass.ASYNC: 4, PriorityClass.MAINTENANCE: 8}
 """How many interactive poll intervals lie between two looks at a class."""
 
 _CANCEL_SECONDS = 5.0
