@@ -1,4 +1,4 @@
-"""Going outside (a model, a tool, bytes, a broker, a pause) with a transaction open: refused, and not in the sources."""
+"""Going outside (a model, a tool, bytes, a pause) with a transaction open: refused, and not in our sources."""
 
 import ast
 from collections.abc import Iterator
@@ -49,7 +49,8 @@ def called(node: ast.AST) -> str | None:
 
 
 def test_no_region_of_a_transaction_awaits_anything_but_sql() -> None:
-    regions, offenders = 0, []
+    regions = 0
+    offenders: list[str] = []
     for path in sorted(persistence().rglob("*.py")):
         for region in openings(ast.parse(path.read_text())):
             regions += 1

@@ -1,5 +1,7 @@
 """Rows of the recovery table that no ordinary crash leaves behind: logs of older writers, and gaps between appends."""
 
+from typing import Any
+
 import pytest
 from support.runs import Office, office
 
@@ -8,6 +10,8 @@ from wakeful.domain.appends import Append, RunChange
 from wakeful.domain.closing import result_event
 from wakeful.domain.content import CallResult, ProposedCall
 from wakeful.domain.events import Actor, NewEvent
+from wakeful.domain.events.envelope import Payload
+from wakeful.domain.events.runs import RunStarted
 from wakeful.domain.events.turns import AssistantMessageCreated, ModelResponseCompleted
 from wakeful.domain.invocations import InvocationChange, NewInvocation
 from wakeful.domain.runs import Budget, Claim
@@ -38,20 +42,20 @@ class Past:
 
         app.agent("agent", model="scripted:agent", tools=[pay])
 
-    async def begin(self, **options: object) -> RunRef:
+    async def begin(self, **options: Any) -> RunRef:
         ref = await self.office.submit("agent", "Go", **options)
         [self.claim] = await self.office.claim()
         await self.append(run=RunChange(started=True))
         return ref
 
-    async def append(self, *payloads: object, **parts: object) -> None:
+    async def append(self, *payloads: Payload | NewEvent, **parts: Any) -> None:
         lease = self.claim.lease
         events = tuple(
-            payload if isinstance(payload, NewEvent) else NewEvent(payload, HOLDER, lease.run.run_id)  # type: ignore[arg-type]
+            payload if isinstance(payload, NewEvent) else NewEvent(payload, HOLDER, lease.run.run_id)
             for payload in payloads
         )
         noted = events or (NewEvent(_note(), HOLDER, lease.run.run_id),)
-        await self.office.store.log.append(Append(lease.run.session, noted, lease, **parts))  # type: ignore[arg-type]
+        await self.office.store.log.append(Append(lease.run.session, noted, lease, **parts))
 
     async def turn(self, step: int, *amounts: int, before: int | None, rows: bool = False) -> None:
         proposed = [pay(position, cents) for position, cents in enumerate(amounts)]
@@ -89,9 +93,7 @@ def pay(position: int, cents: int) -> ProposedCall:
     return call("pay", cents=cents).model_copy(update={"position": position})
 
 
-def _note() -> object:
-    from wakeful.domain.events.runs import RunStarted
-
+def _note() -> RunStarted:
     return RunStarted(epoch=1)
 
 
