@@ -234,8 +234,22 @@ def _check_database_url(name: str, url: SecretStr | None) -> None:
     text = url.get_secret_value() if url else ""
     if text and "://" in text and urlsplit(text).scheme not in _DATABASE_SCHEMES:
         raise ValueError(f"{name} must begin with postgresql:// (it begins with {text.split('://')[0]}://)")
+    if "://" in text and not _has_usable_port(text):
+        raise ValueError(
+            f"{name} is no address: its port is no number. Special characters in a password are written as %XX"
+        )
     if text and "://" not in text and "=" not in text:
         raise ValueError(f"{name} is no address: write postgresql://user@host/database")
+
+
+def _has_usable_port(text: str) -> bool:
+    if "," in urlsplit(text).netloc:
+        return True  # several hosts, which only libpq can read
+    try:
+        _ = urlsplit(text).port
+    except ValueError:
+        return False
+    return True
 
 
 def _check_broker_url(url: SecretStr | None) -> None:
