@@ -155,3 +155,18 @@ async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing() -> None:
     assert await place.office.types(ref) == [*before, "run.fenced"]
     [only] = await place.office.calls(ref)
     assert only.status is InvocationStatus.UNCERTAIN
+
+
+async def test_a_suspect_goes_back_to_the_ordinary_pool_at_its_first_committed_step() -> None:
+    place = Place()
+    place.go_on.set()
+    ref = await place.office.submit("safe", "Go")
+    await place.office.claim()
+    await place.office.expire_leases()
+    [suspect] = await place.office.claim()
+    assert suspect.suspect
+    assert await place.office.executor().execute(place.office.holding(suspect)) is Ending.HANDED_BACK
+    run = await place.office.run(ref)
+    assert (run.status, run.suspect, run.step, run.lease_expirations) == (RunStatus.QUEUED, False, 1, 1)
+    assert await place.office.work() == [Ending.COMPLETED]
+    assert place.effects == ["safe"]

@@ -129,6 +129,9 @@ class Stepper:
             tools_allowed=_tools_allowed(course, step),
         )
         await course.journal.append(self._opened(course, step, turn, events, planned))
+        if course.holding.claim.suspect:
+            # It has shown that it can take a step: back to the ordinary pool, out of its process of its own.
+            course.holding.draining = True
         return False
 
     async def _storable(self, course: Course, turn: Turn) -> tuple[list[ProposedCall], Content, int]:
