@@ -36,25 +36,33 @@ def make_engine(settings: ConnectionSettings, *, pool_size: int = POOL_SIZE) -> 
 
 def _creator(settings: ConnectionSettings) -> Callable[[], Awaitable[Any]]:
     connect_proved = connector(settings)
-    abandoned: set[asyncio.Task[Connection]] = set()
 
-    def close_unwanted(task: asyncio.Task[Connection]) -> None:
-        abandoned.discard(task)
-        if not task.cancelled() and task.exception() is None:
-            task.result().pgconn.finish()
-
-    async def connect() -> Connection:
-        # Cancelled half-way, the driver forgets the socket and the server keeps the connection until the garbage
-        # collector finds it. So connecting goes on by itself, and what nobody wants any more is closed.
-        task = asyncio.ensure_future(connect_proved())
+    async def make() -> Connection:
+        connection = await connect_proved()
         try:
-            connection = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            abandoned.add(task)
-            task.add_done_callback(close_unwanted)
+            # SQLAlchemy begins and ends transactions through the driver.
+            await connection.set_autocommit(False)
+        except BaseException:
+            connection.pgconn.finish()
             raise
-        # SQLAlchemy begins and ends transactions through the driver.
-        await connection.set_autocommit(False)
         return connection
 
+    async def connect() -> Connection:
+        # Cancelled half-way, the driver forgets the socket, and the server keeps the connection until the garbage
+        # collector finds it. So connecting goes on, and what nobody wants any more is closed.
+        task = asyncio.ensure_future(make())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_close)
+            # Nothing of it outlives the cancelled task, unless that is cancelled a second time.
+            await asyncio.wait([task])
+            _close(task)
+            raise
+
     return connect
+
+
+def _close(task: "asyncio.Task[Connection]") -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().pgconn.finish()

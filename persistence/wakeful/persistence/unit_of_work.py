@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
+from wakeful.domain.transactions import entered, left
 from wakeful.persistence.appender import Appender
 from wakeful.persistence.repositories.artifacts import ArtifactRepository
 from wakeful.persistence.repositories.events import EventRepository
@@ -76,12 +77,16 @@ async def _transaction(
     sessions: async_sessionmaker[AsyncSession], setting: str, value: str
 ) -> AsyncIterator[AsyncSession]:
     # Leaving the session is shielded from cancellation and rolls back whatever was not committed.
-    async with sessions() as session:
-        with translated():
-            await _open(session, setting, value)
-            yield session
-        with committing():
-            await session.commit()
+    token = entered()
+    try:
+        async with sessions() as session:
+            with translated():
+                await _open(session, setting, value)
+                yield session
+            with committing():
+                await session.commit()
+    finally:
+        left(token)
 
 
 async def _open(session: AsyncSession, setting: str, value: str) -> None:
@@ -90,14 +95,19 @@ async def _open(session: AsyncSession, setting: str, value: str) -> None:
     try:
         await _set(session, setting, value)
     except psycopg.OperationalError:
-        await (await session.connection()).invalidate()
         await session.rollback()
         await _set(session, setting, value)
 
 
 async def _set(session: AsyncSession, setting: str, value: str) -> None:
-    raw = await (await session.connection()).get_raw_connection()
-    driver = cast("psycopg.AsyncConnection[Any]", raw.driver_connection)
-    # A pipeline sends BEGIN and the setting together: the transaction opens with its tenant in one round trip.
-    async with driver.pipeline():
-        await driver.execute(_SET, [setting, value])
+    connection = await session.connection()
+    driver = cast("psycopg.AsyncConnection[Any]", (await connection.get_raw_connection()).driver_connection)
+    try:
+        # A pipeline sends BEGIN and the setting together: the transaction opens with its tenant in one round trip.
+        async with driver.pipeline():
+            await driver.execute(_SET, [setting, value])
+    except BaseException:
+        # A pipeline cut short, by a cancellation above all, leaves answers for whoever uses the connection next.
+        driver.pgconn.finish()
+        await connection.invalidate()
+        raise

@@ -112,7 +112,7 @@ async def test_tasks_cancelled_at_any_moment_leave_no_connection_behind(world: W
     for n in range(300):
         task = asyncio.create_task(work())
         tasks.append(task)
-        asyncio.get_running_loop().call_later(random.uniform(0, 0.2), task.cancel)
+        asyncio.get_running_loop().call_later(random.uniform(0, 0.6), task.cancel)
         if n % 10 == 0:
             await asyncio.sleep(0.005)  # lets some of them get as far as their statements
     ended = await asyncio.gather(*tasks, return_exceptions=True)

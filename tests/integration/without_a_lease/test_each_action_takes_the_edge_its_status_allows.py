@@ -98,12 +98,8 @@ async def test_a_denial_is_the_result_of_its_call(world: World) -> None:
     assert done.status is RunStatus.QUEUED
     denied = (await world.events(run))[0]
     assert denied["type"] == "tool.call.denied"
-    assert denied["payload"]["result"] == {
-        "status": "DENIED",
-        "code": "denied",
-        "message": "too much money",
-        "data": None,
-    }
+    result = denied["payload"]["result"]
+    assert (result["status"], result["code"], result["message"]) == ("DENIED", "denied", "too much money")
 
 
 @pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.RUNNING])
