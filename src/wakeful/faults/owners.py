@@ -7,7 +7,15 @@ from uuid import UUID
 
 from wakeful.domain.models import ModelProvider, ModelRequest, ModelResponse, OnDelta
 
-__all__ = ["OwnerNotes", "WitnessedProvider"]
+__all__ = ["OwnerNotes", "WitnessedProvider", "this_is_a_worker"]
+
+WORKER_VARIABLE = "FAULTS_WORKER_PID"
+"""Inherited by the processes in which a worker executes suspects: they die with it, and are not its children."""
+
+
+def this_is_a_worker() -> None:
+    """Said by the app of a worker, in the worker and again in its suspects' processes; the first time counts."""
+    os.environ.setdefault(WORKER_VARIABLE, str(os.getpid()))
 
 
 class OwnerNotes:
@@ -18,13 +26,12 @@ class OwnerNotes:
         self._noted: set[tuple[UUID, int]] = set()
 
     def note(self, owner: UUID) -> None:
-        """Note that this process executes runs under leases of `owner`; a suspect's child process notes its
-        parent too, which it dies with."""
+        """Note that this process executes runs under leases of `owner`, and which worker it belongs to."""
         if (owner, os.getpid()) in self._noted:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / str(owner)).open("a", encoding="ascii") as file:
-            file.write(f"{os.getpid()} {os.getppid()}\n")
+            file.write(f"{os.getpid()} {os.environ.get(WORKER_VARIABLE, os.getpid())}\n")
         self._noted.add((owner, os.getpid()))
 
     def read(self) -> Mapping[UUID, frozenset[int]]:
@@ -37,7 +44,7 @@ class OwnerNotes:
         }
 
     def processes(self, owner: UUID) -> tuple[int, ...]:
-        """The processes that executed runs of `owner`, parents left out, in the order they noted it."""
+        """The processes that executed runs of `owner`, in the order they noted it."""
         file = self._folder / str(owner)
         lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
         return tuple(dict.fromkeys(int(line.split()[0]) for line in lines))
