@@ -6,17 +6,20 @@
 -- check on a queued run must not hide it. SKIP LOCKED never waits, so no order of locks can deadlock. Runs that one
 -- probe locked and the limits then left out are free again when the statement commits.
 -- Suspects are probed apart and only among the first of their class, so that many of them hide nobody behind them.
--- Comparisons use the statement's time, which an index condition may; the term counts from when the row is written.
-WITH due AS MATERIALIZED (
+-- Comparisons use the statement's time, computed first and by itself: under row-level security an index condition may
+-- hold a plain value, but no COALESCE. The term counts from when the row is written.
+WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS at),
+     due AS MATERIALIZED (
         SELECT probe.*
-          FROM unnest(%(classes)s::smallint[], %(slots)s::integer[]) AS class (priority, slots)
+          FROM moment
+         CROSS JOIN unnest(%(classes)s::smallint[], %(slots)s::integer[]) AS class (priority, slots)
          CROSS JOIN unnest(%(agents)s::text[]) AS served (agent)
          CROSS JOIN LATERAL (
                 SELECT ordinary.* FROM (
                         SELECT r.tenant_id, r.id, r.priority, r.due_at, r.suspect
                           FROM wakeful.runs AS r
                          WHERE r.status = 'QUEUED' AND r.priority = class.priority AND r.agent = served.agent
-                           AND r.due_at <= coalesce(%(now)s::timestamptz, statement_timestamp())
+                           AND r.due_at <= moment.at
                            AND r.lease_expirations < %(max_attempts)s::integer AND NOT r.suspect
                          ORDER BY r.due_at
                          LIMIT class.slots
@@ -29,7 +32,7 @@ WITH due AS MATERIALIZED (
                                   FROM wakeful.runs AS first
                                  WHERE first.status = 'QUEUED' AND first.priority = class.priority
                                    AND first.agent = served.agent
-                                   AND first.due_at <= coalesce(%(now)s::timestamptz, statement_timestamp())
+                                   AND first.due_at <= moment.at
                                    AND first.lease_expirations < %(max_attempts)s::integer
                                    AND %(suspects)s::integer > 0
                                  ORDER BY first.due_at
@@ -63,7 +66,6 @@ WITH due AS MATERIALIZED (
         RETURNING r.tenant_id, r.id, r.session_id, r.agent, r.agent_version, r.priority, r.attempts, r.suspect,
                   r.lease_epoch, r.due_at)
 SELECT taken.*,
-       greatest(0, extract(epoch FROM coalesce(%(now)s::timestamptz, statement_timestamp()) - taken.due_at))::float8
-       AS waited_seconds
-  FROM taken
+       greatest(0, extract(epoch FROM moment.at - taken.due_at))::float8 AS waited_seconds
+  FROM taken CROSS JOIN moment
  ORDER BY taken.priority, taken.due_at, taken.id

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from wakeful.domain.errors import ConfigurationError, Unavailable, WakefulError
 from wakeful.persistence.roles import SCOPE_SETTING, WORKER_SCOPE, Role, role_name, role_option
 
-__all__ = ["ConnectionSettings", "connector", "sync_connection"]
+__all__ = ["ConnectionSettings", "connector", "not_connected", "sync_connection"]
 
 STATEMENT_TIMEOUT = timedelta(seconds=30)
 """Longer than any wait for a session's lock should be; a caller's own deadline is shorter."""
@@ -132,16 +132,25 @@ def _verify(row: tuple[Any, ...] | None, settings: ConnectionSettings) -> None:
 
 
 def _not_connected(error: psycopg.Error, settings: ConnectionSettings) -> WakefulError:
-    """libpq names host, port and login, never the password; an address it cannot read is not repeated."""
-    # A failure to connect comes without SQLSTATE: the server's words are all there is.
-    text = str(error).strip()
-    if isinstance(error, psycopg.ProgrammingError):
-        return ConfigurationError("the database address cannot be read: use postgresql://user@host:port/database")
-    if settings.role_prefix is not None and _ROLE_REFUSED.search(text):
+    if settings.role_prefix is not None and _ROLE_REFUSED.search(str(error)):
         return ConfigurationError(
             f"this login may not work as role {role_name(settings.role_prefix, settings.role)}, or there is no such "
             "role: run `wakeful db upgrade` for this login, or set the role prefix it was run with"
         )
+    return not_connected(error)
+
+
+def not_connected(error: psycopg.Error) -> WakefulError:
+    """Why there is no connection. A failure to connect comes without SQLSTATE: the server's words are all there is.
+
+    libpq names host, port and login, never the password. But an address it misread is not repeated: a password with
+    an unescaped `@` makes its end a part of the host.
+    """
+    text = str(error).strip()
+    if isinstance(error, psycopg.ProgrammingError):
+        return ConfigurationError("the database address cannot be read: use postgresql://user@host:port/database")
+    if "resolve host" in text or "translate host name" in text:
+        return Unavailable("the database cannot be reached: nobody knows its host's name; check the address")
     if "authentication failed" in text or "no pg_hba.conf entry" in text:
         return ConfigurationError(f"the database refuses this login: check user and password ({text})")
     if _NO_DATABASE.search(text):

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from wakeful.domain.errors import ConfigurationError, SchemaError, Unavailable
+from wakeful.domain.errors import SchemaError, Unavailable
+from wakeful.persistence.connecting import not_connected
 from wakeful.persistence.revision import EXPECTED_REVISION
 from wakeful.persistence.roles import Mode, checked_prefix, default_prefix
 
@@ -36,12 +37,8 @@ async def find_installation(dsn: str, role_prefix: str | None) -> Installation:
         connection = await psycopg.AsyncConnection.connect(
             dsn, autocommit=True, application_name="wakeful", connect_timeout=CONNECT_TIMEOUT_SECONDS
         )
-    except psycopg.ProgrammingError as error:
-        raise ConfigurationError(
-            "the database address cannot be read: use postgresql://user@host:port/database"
-        ) from error
     except psycopg.Error as error:
-        raise Unavailable(f"the database cannot be reached: {str(error).strip()}") from error
+        raise not_connected(error) from error
     try:
         row = await (await connection.execute(_RECORDED)).fetchone()
         recorded: tuple[str, str] | None = (row[0], row[1]) if row else None
