@@ -9,9 +9,11 @@ import asyncio
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 import redis.asyncio
 
@@ -29,6 +31,7 @@ __all__ = ["Chaos", "ChaosCounts", "Kill", "MayKill", "StoreUnderTest"]
 
 # A statement that a stopped process had sent before is answered by the server all the same.
 IN_FLIGHT_SECONDS = 0.05
+LONGEST_STOP_SECONDS = 0.5
 MOST_RUNNING = 1000
 AGAIN_AT_ONCE = 0.25
 """How often a kill may hit a run again before it has moved."""
@@ -76,6 +79,8 @@ class Chaos:
         self, stack: Stack, store: StoreUnderTest, scope: Scope, notes: OwnerNotes, dice: random.Random
     ) -> None:
         self.counts = ChaosCounts()
+        self.hits: Counter[UUID] = Counter()
+        """How often each run was executing in a process that was killed."""
         self._stack, self._store, self._scope, self._notes, self._dice = stack, store, scope, notes, dice
 
     async def kill_worker(self, may: MayKill = _anything) -> Kill | None:
@@ -84,7 +89,8 @@ class Chaos:
         ready = [worker for worker in self._stack.workers if _ready(worker)]
         self._dice.shuffle(ready)
         for worker in ready:
-            kill = await self._try(worker, may)
+            again = self._dice.random() < AGAIN_AT_ONCE
+            kill = await self._try(worker, may if again else _nobody_suspect(may))
             if kill is not None:
                 return kill
         return None
@@ -106,27 +112,37 @@ class Chaos:
         self.counts.broker_flushes += 1
 
     async def _try(self, worker: Child, may: MayKill) -> Kill | None:
-        # Stopped first: what it holds cannot change between the look and the kill.
+        # Looked at twice: a worker that is only stopped loses its leases too if that takes long, so nobody is
+        # stopped in vain; and what a stopped one holds cannot change between the look and the kill.
+        if not await self._fair(worker, may):
+            return None
         pid = worker.pid
         os.kill(pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(IN_FLIGHT_SECONDS)
-            held, unknown = await self._held_by(pid)
-            if not held or self._too_hard([*held, *unknown]) or not await may(held):
-                return None
-            await asyncio.to_thread(worker.kill)
+            async with asyncio.timeout(LONGEST_STOP_SECONDS):
+                await asyncio.sleep(IN_FLIGHT_SECONDS)
+                held = await self._fair(worker, may)
+            if held:
+                await asyncio.to_thread(worker.kill)
+        except TimeoutError:
+            held = []
         finally:
             if worker.running:
                 os.kill(pid, signal.SIGCONT)
+        if not held:
+            return None
         await asyncio.to_thread(worker.start)
         self.counts.kills += 1
         self.counts.runs_hit += len(held)
+        self.hits.update(run.ref.run_id for run in held)
         return Kill(worker.name, pid, tuple(held))
 
-    def _too_hard(self, runs: Sequence[Run]) -> bool:
-        if any(_last_crash(run) for run in runs):
-            return True
-        return any(run.suspect for run in runs) and self._dice.random() > AGAIN_AT_ONCE
+    async def _fair(self, worker: Child, may: MayKill) -> list[Run]:
+        """What a kill of the worker would hit; nothing when it would hit something too hard, or may not be."""
+        held, unknown = await self._held_by(worker.pid)
+        if not held or any(_last_crash(run) for run in (*held, *unknown)):
+            return []
+        return held if await may(held) else []
 
     async def _held_by(self, pid: int) -> tuple[list[Run], list[Run]]:
         """RUNNING runs of that process, and those of owners nobody has noted yet."""
@@ -143,6 +159,13 @@ class Chaos:
 
     async def _running(self) -> list[Run]:
         return await self._store.runs.page(self._scope, statuses=[RunStatus.RUNNING], limit=MOST_RUNNING)
+
+
+def _nobody_suspect(may: MayKill) -> MayKill:
+    async def both(held: Sequence[Run]) -> bool:
+        return not any(run.suspect for run in held) and await may(held)
+
+    return both
 
 
 def _ready(worker: Child) -> bool:

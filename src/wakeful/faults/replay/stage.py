@@ -106,6 +106,8 @@ async def _replay(stack: Stack, plan: Plan, options: Options, progress: ReplayPr
         )
         for outcome in outcomes:
             difference = await compare(parts.store, outcome)
+            if outcome.stopped is not None and outcome.runs:
+                difference = f"{difference} (we killed its worker {chaos.hits[outcome.runs[-1].ref.run_id]} times)"
             if difference is not None:
                 report.different[outcome.conversation.recording.id] = difference
             report.interrupted_runs += sum(1 for run in outcome.runs if run.lease_expirations > 0)
