@@ -15,10 +15,14 @@ from wakeful.persistence.connections import Connection, HotPool
 from wakeful.persistence.errors import Translated, refused_append, repeats_an_event
 from wakeful.persistence.mappers.appends import append_parameters, appended_of
 from wakeful.persistence.mappers.events import event_of
+from wakeful.persistence.statements import HotStatement
 
 __all__ = ["PostgresEventLog"]
 
-_APPEND = b"SELECT * FROM wakeful.append_v1(" + b", ".join([b"%s"] * 27) + b")"
+_APPEND = HotStatement(
+    "wakeful_append_v1",
+    b"SELECT * FROM wakeful.append_v1(" + b", ".join(b"$%d" % number for number in range(1, 28)) + b")",
+)
 _REPEATED = b"SELECT * FROM wakeful.repeated_v1(%s, %s, %s, %s)"
 _READ = b"SELECT * FROM wakeful.read_events_v1(%s, %s, %s, %s, %s)"
 
@@ -36,13 +40,12 @@ class PostgresEventLog:
         parameters = append_parameters(append)
         async with self._pool.connection() as connection:
             try:
-                cursor = await connection.execute(_APPEND, parameters)
-                row = await cursor.fetchone()
+                row = await _APPEND.row(connection, parameters)
             except psycopg.Error as error:
                 return await _refused(connection, append, error)
         if self._hints is not None:
             self._hints.grown(append.session)
-        return appended_of(row or ())
+        return appended_of(row)
 
     async def read(
         self, session: SessionRef, *, after: int = 0, limit: int = 1000, types: Collection[str] | None = None

@@ -1,17 +1,20 @@
 """Appends: domain to the parameters of the append function, and its row back to the domain.
 
-Everything is serialized here, before a connection is taken: no lock is held while JSON is written. Numbers travel
-as text without a type, so that one prepared statement serves every magnitude.
+Everything is serialized here, before a connection is taken: no lock is held while JSON is written. Parameters are
+text, whose types the function declares; what it answers is binary, which no setting of the server changes the shape of.
 """
 
+import struct
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from wakeful.domain.appends import Append, Appended, RunChange
 from wakeful.domain.checkpoints import NewCheckpoint
-from wakeful.domain.errors import InvalidInput, InvalidPayload
+from wakeful.domain.errors import InvalidInput, InvalidPayload, WakefulError
 from wakeful.domain.events import NewEvent
 from wakeful.domain.invocations import InvocationChange, NewInvocation
 
@@ -20,49 +23,87 @@ __all__ = ["append_parameters", "appended_of", "json_text"]
 _SILENT = frozenset({"memory.decayed", "memory.retired"})
 _NO_CHANGE: tuple[None, ...] = (None,) * 7
 _NUL = b"\\u0000"
+_BIGINT = struct.Struct("!q")
+_POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def json_text(value: Any) -> str:
     """JSON text that jsonb takes. Raises InvalidPayload for lone surrogates, NUL, and what is no JSON."""
+    return json_bytes(value).decode()
+
+
+def json_bytes(value: Any) -> bytes:
+    """The same, as it travels."""
     try:
         data = to_json(value)
     except (PydanticSerializationError, UnicodeEncodeError, ValueError) as error:
         raise InvalidPayload("text that is not Unicode, or a value that is no JSON") from error
     if _NUL in data and _holds_nul(data):
         raise InvalidPayload("text contains NUL: remove it")
-    return data.decode()
+    return data
 
 
-def append_parameters(append: Append) -> tuple[Any, ...]:
+def append_parameters(append: Append) -> tuple[bytes | None, ...]:
     """In the order of wakeful.append_v1. Raises InvalidInput, InvalidPayload."""
     _check(append)
     first, *others = append.events
     lease = append.lease
     return (
-        append.session.tenant_id,
-        append.session.session_id,
-        any(_active(event) for event in append.events),
-        first.event_id,
-        first.run_id,
-        first.payload.TYPE,
-        str(first.payload.VERSION),
-        first.actor.type,
-        first.actor.id,
-        json_text(first.payload),
-        first.trace_id,
-        json_text([_event(event) for event in others]) if others else None,
-        *((lease.run.run_id, lease.owner, str(lease.epoch)) if lease else (None, None, None)),
+        _uuid(append.session.tenant_id),
+        _uuid(append.session.session_id),
+        b"t" if any(_active(event) for event in append.events) else b"f",
+        _uuid(first.event_id),
+        _uuid(first.run_id),
+        _text(first.payload.TYPE),
+        _number(first.payload.VERSION),
+        _text(first.actor.type),
+        _text(first.actor.id),
+        json_bytes(first.payload),
+        _text(first.trace_id),
+        json_bytes([_event(event) for event in others]) if others else None,
+        *((_uuid(lease.run.run_id), _uuid(lease.owner), _number(lease.epoch)) if lease else (None, None, None)),
         *(_change(append.run) if append.run else _NO_CHANGE),
-        json_text([_proposal(new) for new in append.proposals]) if append.proposals else None,
-        json_text([_transition(change) for change in append.changes]) if append.changes else None,
+        json_bytes([_proposal(new) for new in append.proposals]) if append.proposals else None,
+        json_bytes([_transition(change) for change in append.changes]) if append.changes else None,
         *_checkpoint(append.checkpoint),
     )
 
 
-def appended_of(row: Sequence[Any]) -> Appended:
-    """The row that wakeful.append_v1 returns."""
+def appended_of(row: Sequence[bytes | None]) -> Appended:
+    """The row that wakeful.append_v1 returns, in binary format."""
     first, last, at, cancel_requested = row
-    return Appended(first, last, at, bool(cancel_requested))
+    if first is None or last is None or at is None:
+        raise WakefulError("the append function answered without a sequence")
+    since_epoch = timedelta(microseconds=_BIGINT.unpack(at)[0])
+    return Appended(
+        _BIGINT.unpack(first)[0], _BIGINT.unpack(last)[0], _POSTGRES_EPOCH + since_epoch, cancel_requested == b"\x01"
+    )
+
+
+def _uuid(value: UUID | None) -> bytes | None:
+    return None if value is None else b"%032x" % value.int
+
+
+def _number(value: int | None) -> bytes | None:
+    return None if value is None else b"%d" % value
+
+
+def _text(value: str | None) -> bytes | None:
+    """Raises InvalidPayload for what PostgreSQL keeps in no text."""
+    if value is None:
+        return None
+    try:
+        data = value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidPayload("text that is not Unicode") from error
+    # The protocol ends text at NUL, so the rest would be lost without a word.
+    if b"\0" in data:
+        raise InvalidPayload("text contains NUL: remove it")
+    return data
+
+
+def _interval(value: timedelta | None) -> bytes | None:
+    return None if value is None else b"%d microseconds" % (value // timedelta(microseconds=1))
 
 
 def _check(append: Append) -> None:
@@ -93,15 +134,15 @@ def _event(event: NewEvent) -> Mapping[str, Any]:
     }
 
 
-def _change(change: RunChange) -> tuple[Any, ...]:
+def _change(change: RunChange) -> tuple[bytes | None, ...]:
     return (
-        change.status.value if change.status else None,
-        True if change.started else None,
-        None if change.step is None else str(change.step),
-        None if change.tool_call_count is None else str(change.tool_call_count),
-        str(change.add_tokens) if change.add_tokens else None,
-        None if change.failure is None else json_text(change.failure),
-        change.delay,
+        _text(change.status.value) if change.status else None,
+        b"t" if change.started else None,
+        _number(change.step),
+        _number(change.tool_call_count),
+        _number(change.add_tokens) if change.add_tokens else None,
+        None if change.failure is None else json_bytes(change.failure),
+        _interval(change.delay),
     )
 
 
@@ -134,11 +175,10 @@ def _transition(change: InvocationChange) -> Mapping[str, Any]:
     }
 
 
-def _checkpoint(new: NewCheckpoint | None) -> tuple[str | None, str | None, str | None]:
+def _checkpoint(new: NewCheckpoint | None) -> tuple[bytes | None, bytes | None, bytes | None]:
     if new is None:
         return None, None, None
-    through = None if new.last_event_sequence is None else str(new.last_event_sequence)
-    return new.trigger, through, json_text(new.state)
+    return _text(new.trigger), _number(new.last_event_sequence), json_bytes(new.state)
 
 
 def _holds_nul(data: bytes) -> bool:
