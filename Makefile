@@ -29,7 +29,7 @@ migrate: .venv/.ready ## bring the database of the settings to the head revision
 ##@ Check it
 
 test: .venv/.ready ## all tests but those marked slow, on a real PostgreSQL and Valkey
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 3 --dist loadfile -m "not slow"
 
 lint: .venv/.ready ## style, formatting and the import contract
 	$(BIN)/ruff check
