@@ -33,6 +33,9 @@ class Holdings:
             if self._knows(holding.claim):
                 return False
             self._held[holding.lease.run.run_id] = holding
+            # A suspect handed back may be claimed here again before its old execution has been removed. That one
+            # was renewed elsewhere, this one is not.
+            self._elsewhere.discard(holding.lease.run.run_id)
             return True
 
     def renewed_elsewhere(self, holding: Holding) -> None:
