@@ -16,12 +16,11 @@ from wakeful.domain.runs import Submission, Submitted
 from wakeful.domain.states import PriorityClass
 
 if TYPE_CHECKING:
-    from wakeful.persistence.store import PostgresStore
-
     from wakeful.actors.wakeups import BrokerWakeups
     from wakeful.app import App
     from wakeful.bootstrap.scheduler import Scheduler
     from wakeful.bootstrap.worker import Worker
+    from wakeful.persistence.store import PostgresStore
 
 __all__ = [
     "ClientParts",
@@ -40,9 +39,8 @@ WAKEUPS_CLOSE_SECONDS = 1.0
 
 def store(settings: Settings) -> "PostgresStore":
     """The store, not opened yet. Raises ConfigurationError without an address."""
-    from wakeful.persistence.store import Addresses, PostgresStore
-
     from wakeful.persistence.artifact_files import LocalArtifactFiles
+    from wakeful.persistence.store import Addresses, PostgresStore
 
     worker_url = settings.worker_database_url
     return PostgresStore(

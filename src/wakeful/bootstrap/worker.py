@@ -5,8 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from wakeful.persistence.store import PostgresStore
-
 from wakeful.actors.broker import make_broker
 from wakeful.actors.pool import Pool
 from wakeful.actors.slots import Slots
@@ -21,6 +19,7 @@ from wakeful.domain.agents import Catalogue
 from wakeful.domain.errors import ConfigurationError
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.states import PriorityClass
+from wakeful.persistence.store import PostgresStore
 from wakeful.runtime.executor import Executor
 from wakeful.runtime.settings import ExecutionSettings
 from wakeful.scheduler.ticker import Ticker
