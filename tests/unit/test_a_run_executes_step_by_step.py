@@ -147,6 +147,7 @@ async def test_a_declared_failure_is_a_failure_also_of_a_non_idempotent_call() -
     assert (result.status, result.code, result.message) == (InvocationStatus.FAILED, "declined", "no funds")
 
 
+@pytest.mark.spec("QUE-7")
 async def test_a_permanent_model_error_fails_the_run_at_once() -> None:
     place, _ = build(clerk=[ValueError("bad request")])
     ref = await place.submit("clerk", "Hi")
@@ -157,6 +158,7 @@ async def test_a_permanent_model_error_fails_the_run_at_once() -> None:
     assert run.lease_expirations == 0
 
 
+@pytest.mark.spec("QUE-7")
 async def test_a_transient_model_error_is_asked_again_inside_the_step() -> None:
     asked: list[int] = []
 
