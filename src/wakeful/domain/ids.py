@@ -4,6 +4,7 @@ A derived id is how an unknown COMMIT is redone safely: the same facts give the 
 database recognizes it.
 """
 
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 from uuid_utils.compat import uuid7
@@ -23,6 +24,7 @@ def derived_id(*parts: object) -> UUID:
     return uuid5(_NAMESPACE, "\x1f".join(str(part) for part in parts))
 
 
+@lru_cache(maxsize=4096)  # planned, written, folded: one call's id is asked for several times within its step
 def invocation_id(run_id: UUID, step: int, position: int, origin: str = "model") -> UUID:
     """The id of the call at `position` (from 0) of `step` (from 1) of a run; providers' call ids play no part."""
     return derived_id("invocation", run_id, origin, step, position)

@@ -7,6 +7,7 @@ into. Calls and results are paired by ids of our own, since providers' ids repea
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from wakeful.domain.content import ArtifactRef, CallResult, Content, ProposedCall
 from wakeful.domain.drivers import Turn, View
@@ -75,21 +76,42 @@ async def assemble(conversation: Conversation, fetch: Fetch, *, instructions: st
             case MessageEntry():
                 messages.append(ModelMessage("user", await _content(entry.content, fetch)))
             case TurnEntry():
-                messages.extend(await _turn(entry, fetch))
+                messages += _turn(entry if _complete(entry) else await _fetched(entry, fetch))
             case NoteEntry():
                 messages.append(ModelMessage("system", _note(entry)))
     return messages
 
 
-async def _turn(turn: TurnEntry, fetch: Fetch) -> list[ModelMessage]:
-    ids = tuple(f"s{turn.step}p{record.call.position}" for record in turn.calls)
-    calls = tuple([await _call(record.call, fetch) for record in turn.calls])
-    assistant = ModelMessage("assistant", await _content(turn.content, fetch), calls=calls, call_ids=ids)
+def _turn(turn: TurnEntry) -> list[ModelMessage]:
+    ids = tuple([f"s{turn.step}p{record.call.position}" for record in turn.calls])
+    calls = tuple([record.call for record in turn.calls])
+    assistant = ModelMessage("assistant", turn.content, calls=calls, call_ids=ids)
     results = [
-        ModelMessage("tool", call_id=call_id, result=await _result(record.result or NO_RESULT, fetch))
+        ModelMessage("tool", call_id=call_id, result=record.result or NO_RESULT)
         for call_id, record in zip(ids, turn.calls, strict=True)
     ]
     return [assistant, *results]
+
+
+def _complete(turn: TurnEntry) -> bool:
+    """Whether everything of the turn stands in the log itself. Nearly all do, and are assembled without waiting."""
+    return not isinstance(turn.content, ArtifactRef) and not any(
+        isinstance(record.call.arguments, ArtifactRef) or (record.result is not None and record.result.artifact)
+        for record in turn.calls
+    )
+
+
+async def _fetched(turn: TurnEntry, fetch: Fetch) -> TurnEntry:
+    """The turn with what is kept as artifacts in its place."""
+    records = [
+        replace(
+            record,
+            call=await _call(record.call, fetch),
+            result=None if record.result is None else await _result(record.result, fetch),
+        )
+        for record in turn.calls
+    ]
+    return replace(turn, content=await _content(turn.content, fetch), calls=records)
 
 
 async def _content(content: Content, fetch: Fetch) -> Content:

@@ -97,8 +97,10 @@ class Course:
 
     def open_calls(self) -> list[Invocation]:
         """The run's calls that have no result yet, in (step, position) order."""
-        rows = (self.call(identity) for identity in self._rows)
-        return sorted((r for r in rows if r and not r.status.terminal), key=lambda r: (r.step, r.position))
+        # By status first: a long run has hundreds of answered calls, and this is asked in every step.
+        still_open = [identity for identity, status in self.journal.calls.items() if not status.terminal]
+        rows = (self.call(identity) for identity in still_open)
+        return sorted((row for row in rows if row is not None), key=lambda r: (r.step, r.position))
 
     def time_left(self) -> timedelta | None:
         """Until the deadline, by the database's clock; None without one."""
