@@ -95,10 +95,14 @@ def _turn(turn: TurnEntry) -> list[ModelMessage]:
 
 def _complete(turn: TurnEntry) -> bool:
     """Whether everything of the turn stands in the log itself. Nearly all do, and are assembled without waiting."""
-    return not isinstance(turn.content, ArtifactRef) and not any(
-        isinstance(record.call.arguments, ArtifactRef) or (record.result is not None and record.result.artifact)
-        for record in turn.calls
-    )
+    if isinstance(turn.content, ArtifactRef):
+        return False
+    for record in turn.calls:
+        if isinstance(record.call.arguments, ArtifactRef):
+            return False
+        if record.result is not None and record.result.artifact is not None:
+            return False
+    return True
 
 
 async def _fetched(turn: TurnEntry, fetch: Fetch) -> TurnEntry:

@@ -69,18 +69,15 @@ class Caller:
 
     async def _all_or_interrupted(self, course: Course, tasks: "list[asyncio.Task[None]]") -> None:
         holding = course.holding
+        for task in tasks:
+            task.add_done_callback(lambda _: holding.changed.set())
         while any(not task.done() for task in tasks):
             holding.changed.clear()
             if interrupted(holding) and not self._must_stay(course):
                 return
-            changed = asyncio.ensure_future(holding.changed.wait())
-            pending = [task for task in tasks if not task.done()]
-            try:
-                done, _ = await asyncio.wait({*pending, changed}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-            if any(task in done and not task.cancelled() and task.exception() is not None for task in pending):
+            if any(task.done() and not task.cancelled() and task.exception() is not None for task in tasks):
                 return
+            await holding.changed.wait()
 
     @staticmethod
     def _must_stay(course: Course) -> bool:

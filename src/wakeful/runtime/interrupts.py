@@ -54,13 +54,11 @@ async def outside(holding: Holding, awaitable: Awaitable[T]) -> T:
 
 
 async def _done_or_interrupted(holding: Holding, task: "asyncio.Future[Any]") -> None:
-    # Only this waiter clears the event, and it looks at the flags after clearing: no change is missed.
+    # Only this waiter clears the event, and it looks at the flags after clearing: no change is missed. The task's end
+    # sets it as well, so that one wait serves both.
+    task.add_done_callback(lambda _: holding.changed.set())
     while not task.done():
         holding.changed.clear()
         if interrupted(holding):
             return
-        changed = asyncio.ensure_future(holding.changed.wait())
-        try:
-            await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            changed.cancel()
+        await holding.changed.wait()
