@@ -6,7 +6,7 @@ import psycopg
 
 from benchmarks.bench import SCOPE
 
-__all__ = ["load_queue", "load_runs"]
+__all__ = ["load_queue", "load_runs", "load_sessions"]
 
 _SESSIONS = """
 INSERT INTO wakeful.sessions (tenant_id, id, principal_id, agent)
@@ -31,11 +31,14 @@ SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index
 """
 
 
+def load_sessions(administrator: psycopg.Connection[Any], agent: str, count: int) -> None:
+    administrator.execute(_SESSIONS, _parameters(agent, count))
+
+
 def load_queue(administrator: psycopg.Connection[Any], agent: str, count: int) -> None:
     """So many sessions, each with a queued run that is due; the tables as after a vacuum."""
-    parameters = _parameters(agent, count)
-    administrator.execute(_SESSIONS, parameters)
-    administrator.execute(_RUNS_OF_SESSIONS, parameters)
+    load_sessions(administrator, agent, count)
+    administrator.execute(_RUNS_OF_SESSIONS, _parameters(agent, count))
     for table in ("runs", "sessions", "events"):
         administrator.execute(f"VACUUM (ANALYZE) wakeful.{table}")
 
