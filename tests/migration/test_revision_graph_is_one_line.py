@@ -50,6 +50,7 @@ def test_a_file_is_named_by_its_revision_and_an_imperative_slug(script: Script) 
 
 
 @pytest.mark.spec("MIG-1")
+@pytest.mark.checkout
 def test_every_revision_file_is_part_of_the_graph() -> None:
     folder = ROOT / "migrations" / "wakeful" / "migrations" / "versions"
     assert {Path(script.path).name for script in REVISIONS} == {path.name for path in folder.glob("*.py")}
@@ -61,6 +62,7 @@ def test_the_expected_revision_is_the_head() -> None:
 
 
 @pytest.mark.spec("MIG-4")
+@pytest.mark.checkout
 def test_the_expected_revision_is_written_down_and_not_computed() -> None:
     path = ROOT / "persistence" / "wakeful" / "persistence" / "revision.py"
     values = [

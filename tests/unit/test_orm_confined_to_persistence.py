@@ -15,7 +15,7 @@ import wakeful.domain
 from wakeful.persistence import tables
 from wakeful.persistence.tables import Base
 
-pytestmark = [pytest.mark.gate("orm_confined"), pytest.mark.spec("ORM-1")]
+pytestmark = [pytest.mark.checkout, pytest.mark.gate("orm_confined"), pytest.mark.spec("ORM-1")]
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("src", "persistence", "actors", "scheduler", "migrations", "benchmarks", "examples")
