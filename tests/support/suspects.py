@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -62,6 +63,10 @@ class Keeper:
 
     def expire(self, lease: Lease) -> bool:
         raise AssertionError("the parent's")
+
+    def wait(self, seconds: float, wake: int) -> bool:
+        select.select([wake], [], [], seconds)
+        return False
 
     def close(self) -> None:
         return

@@ -85,14 +85,14 @@ async def test_the_holder_of_a_run_that_is_to_be_cancelled_is_told() -> None:
         assert executions.of(run).changed.is_set()
 
 
-async def test_after_errors_it_connects_anew_and_goes_on() -> None:
+async def test_after_errors_it_goes_on_with_what_is_left_of_its_connection() -> None:
     store = memory()
     executions = Executions(store, stay=True)
     run = await submit(store)
     made: list[_Failing] = []
 
     def keeper() -> "_Failing":
-        made.append(_Failing(store.lease_keeper(), fail=len(made) < 2))
+        made.append(_Failing(store.lease_keeper(), failures=2))
         return made[-1]
 
     pool = make_pool(store, executions, heartbeat=timedelta(milliseconds=20))
@@ -101,8 +101,9 @@ async def test_after_errors_it_connects_anew_and_goes_on() -> None:
         await until(lambda: executions.started)
         first = executions.of(run).trusted_until
         await until(lambda: executions.of(run).trusted_until > first)
-    assert len(made) == 3
-    assert all(each.closed for each in made)
+        assert not made[0].closed
+    assert [each.closed for each in made] == [True]
+    assert made[0].failures == 0
 
 
 async def test_an_abandoned_run_is_not_executed_again_under_the_same_lease() -> None:
@@ -223,16 +224,20 @@ async def until_status(store: Any, run: RunRef, wanted: RunStatus) -> None:
 
 
 class _Failing:
-    def __init__(self, keeper: Any, *, fail: bool) -> None:
-        self._keeper, self._fail, self.closed = keeper, fail, False
+    def __init__(self, keeper: Any, *, failures: int) -> None:
+        self._keeper, self.failures, self.closed = keeper, failures, False
 
     def heartbeat(self, owner: UUID, leases: Sequence[Lease], *, lease: timedelta) -> Any:
-        if self._fail:
+        if self.failures:
+            self.failures -= 1
             raise Unavailable("away")
         return self._keeper.heartbeat(owner, leases, lease=lease)
 
     def expire(self, lease: Lease) -> bool:
         return bool(self._keeper.expire(lease))
+
+    def wait(self, seconds: float, wake: int) -> bool:
+        return bool(self._keeper.wait(seconds, wake))
 
     def close(self) -> None:
         self.closed = True
@@ -241,7 +246,7 @@ class _Failing:
 
 class _Counting(_Failing):
     def __init__(self, keeper: Any) -> None:
-        super().__init__(keeper, fail=False)
+        super().__init__(keeper, failures=0)
         self.count = 0
 
     def heartbeat(self, owner: UUID, leases: Sequence[Lease], *, lease: timedelta) -> Any:

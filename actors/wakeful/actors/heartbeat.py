@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 
+from wakeful.actors.bell import Bell
 from wakeful.actors.hand_back import OpenLog, hand_back
 from wakeful.actors.holdings import Holdings
 from wakeful.actors.loop_watch import LoopWatch
@@ -31,7 +32,10 @@ GIVE_UP_AFTER = timedelta(seconds=30)
 """A loop that has not turned for this much longer does not come back: the process ends."""
 EXIT_STUCK = 70
 
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 0.25
+"""After a failure. Until it connects again its owner counts as gone (`wakeful.domain.ports.presence`)."""
+_GAP_SECONDS = 0.05
+"""Between two heartbeats at least, however often it is called."""
 
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +45,8 @@ class Heartbeat:
 
     After an answer: `trusted_until` of what was renewed is the sending time plus the lease; what is lost or asked to
     cancel has its flag and its run is told. Claims nobody named (their answer was lost) are renewed and given to
-    `adopt`, on the loop. Without an answer nothing changes but the time, and the next attempt comes within a second.
+    `adopt`, on the loop. Without an answer nothing changes but the time, and the next attempt comes at once. Between
+    heartbeats it waits on its connection: called by a cancel, or cut off, it does not wait for the interval.
 
     It vouches for no run that made no progress for STUCK_AFTER. When one of them keeps the loop from turning for
     GIVE_UP_AFTER more, the neighbours are handed back and the process ends: nothing else can stop a blocked thread.
@@ -71,6 +76,7 @@ class Heartbeat:
         self._stuck, self._give_up = stuck_after.total_seconds(), give_up_after.total_seconds()
         self._keeper: LeaseKeeper | None = None
         self._orders: queue.SimpleQueue[tuple[Lease, Future[bool]] | None] = queue.SimpleQueue()
+        self._bell = Bell()
         self._outage = Outage("heartbeat")
         self._named_stuck: set[UUID] = set()
         self._thread: threading.Thread | None = None
@@ -84,29 +90,44 @@ class Heartbeat:
     async def stop(self) -> None:
         """Return when the thread has ended and its connection is closed. From then on leases run out."""
         if self._thread is not None:
-            self._orders.put(None)
+            self._order(None)
             await asyncio.to_thread(self._thread.join)
             self._thread = None
+            self._bell.close()
 
     async def expire(self, lease: Lease) -> bool:
         """Let the lease of a dead process's run expire now. Raises Unavailable."""
         answer: Future[bool] = Future()
-        self._orders.put((lease, answer))
+        self._order((lease, answer))
         return await asyncio.wrap_future(answer)
+
+    def _order(self, order: tuple[Lease, "Future[bool]"] | None) -> None:
+        self._orders.put(order)
+        self._bell.ring()
 
     def _beat_forever(self) -> None:
         due = time.monotonic()
         while True:
             if (left := due - time.monotonic()) <= 0:
                 due = time.monotonic() + (self._interval if self._beat() else min(self._interval, _RETRY_SECONDS))
-                continue
-            try:
-                order = self._orders.get(timeout=left)
-            except queue.Empty:
-                continue
-            if order is None:
-                return self._close()
-            self._expire(*order)
+            elif self._called_within(left):
+                due = min(due, time.monotonic() + _GAP_SECONDS)
+            self._bell.silence()
+            while not self._orders.empty():
+                order = self._orders.get()
+                if order is None:
+                    return self._close()
+                self._expire(*order)
+
+    def _called_within(self, seconds: float) -> bool:
+        try:
+            if self._keeper is None:
+                self._keeper = self._make_keeper()
+            return self._keeper.wait(seconds, self._bell.descriptor)
+        except Exception as error:
+            self._outage.began(error)
+            self._close()
+            return True
 
     def _beat(self) -> bool:
         self._watch.ping()
@@ -115,8 +136,8 @@ class Heartbeat:
             self._outage.over()
         except Exception as error:
             # Whatever it was, this thread must not end: without it every run of the process is lost.
+            # The keeper is kept: what is left of its connection still says that this process is there.
             self._outage.began(error)
-            self._close()
             return False
         finally:
             if self._watch.blocked_seconds() > self._stuck + self._give_up:
@@ -195,7 +216,6 @@ class Heartbeat:
                 self._keeper = self._make_keeper()
             answer.set_result(self._keeper.expire(lease))
         except Exception as error:
-            self._close()
             answer.set_exception(error)
 
     def _call(self, function: Callable[[], object]) -> None:

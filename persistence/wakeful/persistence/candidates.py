@@ -6,7 +6,17 @@ with `statement_timestamp()`: `clock_timestamp()` is volatile and would keep the
 
 from sqlalchemy import text
 
-__all__ = ["EXPIRED_KEYS", "EXPIRED_LEASES", "EXPIRED_WAITS", "HOPELESS", "LAST_TICK", "ORPHANS", "TICK", "UNDELIVERED"]
+__all__ = [
+    "EXPIRED_KEYS",
+    "EXPIRED_LEASES",
+    "EXPIRED_WAITS",
+    "HELD_BY",
+    "HOPELESS",
+    "LAST_TICK",
+    "ORPHANS",
+    "TICK",
+    "UNDELIVERED",
+]
 
 EXPIRED_LEASES = text("""
 SELECT tenant_id, session_id, id, lease_owner, lease_epoch
@@ -14,6 +24,14 @@ SELECT tenant_id, session_id, id, lease_owner, lease_epoch
  WHERE status = 'RUNNING' AND lease_expires_at <= coalesce(CAST(:now AS timestamptz), statement_timestamp())
  ORDER BY lease_expires_at
  LIMIT :limit
+""")
+
+# Once per worker that is missing: the few thousand rows that are RUNNING are read for it.
+HELD_BY = text("""
+SELECT tenant_id, session_id, id, lease_owner, lease_epoch, lease_expires_at
+  FROM wakeful.runs
+ WHERE status = 'RUNNING' AND ('x' || right(lease_owner::text, 8))::bit(32)::bigint = ANY (:marks)
+ ORDER BY tenant_id, id
 """)
 
 # Two indexes, two branches: the exhausted are few, and the deadline index orders the rest.

@@ -11,7 +11,7 @@ from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef
 from wakeful.persistence.acting import lock, write
 from wakeful.persistence.candidates import ORPHANS, UNDELIVERED
-from wakeful.persistence.control import deliver, mark_delivered
+from wakeful.persistence.control import call_away, deliver, mark_delivered
 from wakeful.persistence.unit_of_work import AcrossTenants, Unit, Units
 
 __all__ = ["PostgresChildSweeps"]
@@ -64,7 +64,8 @@ class PostgresChildSweeps:
                 return False
             edge = edges.cancel(locked, MAINTENANCE, _NOBODY_WAITS)
             await write(unit, locked.run, edge)
-            return edge.applied
+        await call_away(self._units, locked.run, edge)
+        return edge.applied
 
     async def _result(self, child: RunRef) -> CallResult | None:
         """What an ended child has to say; None when it is gone, has not ended, or was delivered."""

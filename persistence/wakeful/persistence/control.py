@@ -12,11 +12,13 @@ from wakeful.domain.errors import NotFound
 from wakeful.domain.events import Actor, Event
 from wakeful.domain.ids import result_event_id
 from wakeful.domain.ports.run_control import Controlled
+from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef, Scope
 from wakeful.persistence.acting import lock, write
+from wakeful.persistence.presence import call_worker
 from wakeful.persistence.unit_of_work import Unit, Units
 
-__all__ = ["PostgresRunControl", "deliver", "mark_delivered"]
+__all__ = ["PostgresRunControl", "call_away", "deliver", "mark_delivered"]
 
 _RUNTIME = Actor("runtime")
 
@@ -36,6 +38,7 @@ class PostgresRunControl:
             locked = await lock(unit, run)
             edge = edges.cancel(locked, _user(scope), reason)
             await write(unit, locked.run, edge)
+        await call_away(self._units, locked.run, edge)
         return Controlled(run, edge.status, edge.applied)
 
     async def answer(
@@ -91,6 +94,12 @@ class PostgresRunControl:
             edge = decide(locked, await unit.events.by_id(run.session_id, earlier_id))
             await write(unit, locked.run, edge)
         return Controlled(run, edge.status, edge.applied)
+
+
+async def call_away(units: Units, run: Run, edge: Edge) -> None:
+    """Hint to the worker that executes the run, once it was asked to end it."""
+    if edge.cancel_requested and run.lease_owner is not None:
+        await call_worker(units, run.ref.tenant_id, run.lease_owner)
 
 
 async def deliver(units: Units, parent: RunRef, call: UUID, result: CallResult, actor: Actor) -> Controlled:

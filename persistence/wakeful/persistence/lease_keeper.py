@@ -19,6 +19,8 @@ from wakeful.domain.runs import Lease
 from wakeful.persistence.connecting import ConnectionSettings, sync_connection
 from wakeful.persistence.errors import Translated
 from wakeful.persistence.mappers.claims import claim_of
+from wakeful.persistence.presence import BACKEND, channel_of, mark_statement
+from wakeful.persistence.readable import readable
 
 __all__ = ["PostgresLeaseKeeper"]
 
@@ -40,6 +42,7 @@ class PostgresLeaseKeeper:
         self._settings = replace(settings, application_name=f"{settings.application_name} heartbeat")
         self._connection: psycopg.Connection[Any] | None = None
         self._limit: timedelta | None = None
+        self._called = False
         self._closed = False
 
     def heartbeat(self, owner: UUID, leases: Sequence[Lease], *, lease: timedelta) -> Heartbeat:
@@ -52,6 +55,7 @@ class PostgresLeaseKeeper:
                 "epochs": [held.epoch for held in leases],
                 "lease": lease,
             },
+            owner=owner,
             within=lease / 4,
         )
         renewed = frozenset(row["id"] for row in rows if row["renewed"])
@@ -64,7 +68,7 @@ class PostgresLeaseKeeper:
 
     def expire(self, lease: Lease) -> bool:
         parameters = (lease.run.tenant_id, lease.run.run_id, lease.owner, str(lease.epoch))
-        return bool(self._rows(_EXPIRE, parameters, within=None))
+        return bool(self._rows(_EXPIRE, parameters, owner=lease.owner, within=None))
 
     def close(self) -> None:
         self._closed = True
@@ -72,28 +76,65 @@ class PostgresLeaseKeeper:
             self._connection.close()
             self._connection = None
 
-    def _rows(self, statement: bytes, parameters: Any, *, within: timedelta | None) -> list[dict[str, Any]]:
+    def wait(self, seconds: float, wake: int) -> bool:
+        connection = self._connection
+        if connection is None or self._called:
+            readable(0 if self._called else seconds, wake)
+            return self._take_call()
+        if connection.fileno() not in readable(seconds, wake, connection.fileno()):
+            return False
+        try:
+            connection.pgconn.consume_input()
+            while connection.pgconn.notifies() is not None:
+                self._called = True
+        except psycopg.Error:
+            connection.close()
+            self._connection = None
+            return True
+        return self._take_call()
+
+    def _take_call(self) -> bool:
+        called, self._called = self._called, False
+        return called
+
+    def _rows(
+        self, statement: bytes, parameters: Any, *, owner: UUID, within: timedelta | None
+    ) -> list[dict[str, Any]]:
         """`within` bounds every wait, so that a lock or a slow server costs one heartbeat and not the lease."""
         if self._closed:
             raise Unavailable("this lease keeper was closed: make a new one")
         try:
             # A renewal that may or may not have happened counts as none: the holder's own deadline is the earlier.
             with Translated(write=False):
-                connection = self._connected(within)
+                connection = self._connected(owner, within)
                 with connection.cursor(row_factory=dict_row) as cursor:
                     return cursor.execute(statement, parameters).fetchall()
         except BaseException:
             self._drop_broken()
             raise
 
-    def _connected(self, within: timedelta | None) -> psycopg.Connection[Any]:
+    def _connected(self, owner: UUID, within: timedelta | None) -> psycopg.Connection[Any]:
         if self._connection is None:
             self._connection, self._limit = sync_connection(self._settings), None
+            self._appear(self._connection, owner)
         if within is not None and within != self._limit:
             milliseconds = str(round(max(within, SHORTEST_WAIT).total_seconds() * 1000))
             self._connection.execute(_LIMITS, (milliseconds, milliseconds))
             self._limit = within
         return self._connection
+
+    def _appear(self, connection: psycopg.Connection[Any], owner: UUID) -> None:
+        """Before the first heartbeat on it, so that no lease is renewed by an owner that counts as gone."""
+        row = connection.execute(BACKEND).fetchone()
+        if row is None or row[0] != connection.info.backend_pid:
+            return  # a pooler: its connections say nothing about ours
+        connection.execute(mark_statement(owner))
+        # What arrives while a statement is under way is not seen by `wait`.
+        connection.add_notify_handler(self._note_call)
+        connection.execute(f"LISTEN {channel_of(owner)}".encode())
+
+    def _note_call(self, _notification: psycopg.Notify) -> None:
+        self._called = True
 
     def _drop_broken(self) -> None:
         connection = self._connection

@@ -11,6 +11,7 @@ from wakeful.domain.ports.checkpoints import Checkpoints
 from wakeful.domain.ports.event_hints import EventHints, NoEventHints
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.ports.leases import LeaseKeeper
+from wakeful.domain.ports.presence import PresenceReader
 from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
@@ -27,6 +28,7 @@ from wakeful.persistence.event_log import PostgresEventLog
 from wakeful.persistence.housekeeping import PostgresHousekeeping
 from wakeful.persistence.installation import Installation, find_installation
 from wakeful.persistence.lease_keeper import PostgresLeaseKeeper
+from wakeful.persistence.presence import PostgresPresence
 from wakeful.persistence.readers import PostgresRunReader
 from wakeful.persistence.revision import check_revision
 from wakeful.persistence.roles import Role
@@ -145,6 +147,12 @@ class PostgresStore:
         if self._parts is None:
             raise _not_open()
         return PostgresLeaseKeeper(self._parts.heartbeat)
+
+    def presence(self) -> PresenceReader:
+        """A reader of workers' marks with a connection of its own on the direct address, made at its first look."""
+        if self._parts is None:
+            raise _not_open()
+        return PostgresPresence(connector(self._parts.heartbeat))
 
     def __getattr__(self, name: str) -> Any:
         if name in PostgresStore.__annotations__:

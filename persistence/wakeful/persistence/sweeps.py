@@ -1,6 +1,6 @@
 """RunSweeps on PostgreSQL: expired leases, hopeless runs, questions nobody answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -8,11 +8,11 @@ from wakeful.domain import sweeping
 from wakeful.domain.edges import Edge, Locked
 from wakeful.domain.errors import NotFound
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
-from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait
+from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait, HeldLease
 from wakeful.domain.scopes import RunRef
 from wakeful.domain.states import RunStatus
 from wakeful.persistence.acting import lock, write
-from wakeful.persistence.candidates import EXPIRED_LEASES, EXPIRED_WAITS, HOPELESS
+from wakeful.persistence.candidates import EXPIRED_LEASES, EXPIRED_WAITS, HELD_BY, HOPELESS
 from wakeful.persistence.unit_of_work import AcrossTenants, Units
 
 __all__ = ["PostgresRunSweeps"]
@@ -57,6 +57,19 @@ class PostgresRunSweeps:
 
         edge = await self._handle(expired.run, decide)
         return edge.status if edge is not None and edge.applied else None
+
+    async def held_by(self, marks: Collection[int]) -> list[HeldLease]:
+        async with self._across.begin() as session:
+            found = await session.execute(HELD_BY, {"marks": list(marks)})
+            return [
+                HeldLease(
+                    RunRef(row.tenant_id, row.session_id, row.id),
+                    row.lease_owner,
+                    row.lease_epoch,
+                    row.lease_expires_at,
+                )
+                for row in found
+            ]
 
     async def hopeless(
         self, limit: int, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS, now: datetime | None = None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -16,7 +17,9 @@ from wakeful.domain.ports.wakeups import NoWakeups, Wakeups
 from wakeful.domain.states import RunStatus
 from wakeful.scheduler.sweeping import Observe, SweepConfig, each, nobody, report, wake_all
 
-__all__ = ["LeaseCounts", "LeaseSweep", "LeaseSweepConfig"]
+__all__ = ["BACKOFF_SECONDS", "LeaseCounts", "LeaseSweep", "LeaseSweepConfig", "ReclaimCounts", "counted"]
+
+Counted = TypeVar("Counted", bound="ReclaimCounts")
 
 _log = structlog.get_logger(__name__)
 
@@ -43,13 +46,17 @@ class LeaseSweepConfig(SweepConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseCounts:
+class ReclaimCounts:
     requeued: int = 0
     failed: int = 0
     cancelled: int = 0
     kept: int = 0
     """Renewed, released or taken by another sweep meanwhile."""
     errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCounts(ReclaimCounts):
     held_off: int = 0
     """1 when this pass did not sweep because an outage had just ended."""
 
@@ -94,7 +101,7 @@ class LeaseSweep:
         async def reclaim(expired: ExpiredLease) -> None:
             nonlocal counts
             status = await self._sweeps.reclaim(expired, max_attempts=self._config.max_attempts)
-            counts = _counted(counts, status)
+            counts = counted(counts, status)
 
         errors = await each(
             self._sweeps.expired_leases,
@@ -124,7 +131,8 @@ class LeaseSweep:
         return False
 
 
-def _counted(counts: LeaseCounts, status: RunStatus | None) -> LeaseCounts:
+def counted(counts: Counted, status: RunStatus | None) -> Counted:
+    """`counts` with what `RunSweeps.reclaim` answered."""
     match status:
         case RunStatus.QUEUED:
             return replace(counts, requeued=counts.requeued + 1)

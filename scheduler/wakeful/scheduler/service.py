@@ -8,10 +8,12 @@ from datetime import timedelta
 
 import structlog
 
+from wakeful.domain.ports.presence import PresenceReader
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
 from wakeful.domain.ports.sweeps import ChildSweeps, Housekeeping, RunSweeps
 from wakeful.domain.ports.wakeups import Wakeups
 from wakeful.scheduler.children import ChildSweep
+from wakeful.scheduler.deaths import DeathSweep, DeathSweepConfig
 from wakeful.scheduler.hopeless import HopelessSweep, HopelessSweepConfig
 from wakeful.scheduler.keys import KeySweep
 from wakeful.scheduler.leases import LeaseSweep, LeaseSweepConfig
@@ -76,12 +78,17 @@ def standard_sweeps(
     interval: timedelta = timedelta(seconds=1),
     lease: timedelta = timedelta(seconds=30),
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    presence: PresenceReader | None = None,
+    death_notice: timedelta = timedelta(seconds=3),
 ) -> tuple[Sweep, ...]:
-    """Every sweep, looking every `interval`; `lease` and `max_attempts` are the workers'."""
+    """Every sweep, looking every `interval`; `lease` and `max_attempts` are the workers'. Without `presence` no
+    worker's death is noticed before its leases expire."""
     config = SweepConfig(interval=interval)
     outage = max(LeaseSweepConfig().outage, 3 * interval)
     leases = LeaseSweepConfig(interval=interval, lease=lease, outage=outage, max_attempts=max_attempts)
+    watching = () if presence is None else (_deaths(run_sweeps, presence, death_notice, max_attempts, wakeups),)
     return (
+        *watching,
         LeaseSweep(run_sweeps, housekeeping, config=leases, wakeups=wakeups),
         HopelessSweep(run_sweeps, config=HopelessSweepConfig(interval=interval, max_attempts=max_attempts)),
         WaitSweep(run_sweeps, config=config, wakeups=wakeups),
@@ -89,3 +96,10 @@ def standard_sweeps(
         OrphanSweep(child_sweeps, config=config),
         KeySweep(housekeeping),
     )
+
+
+def _deaths(
+    run_sweeps: RunSweeps, presence: PresenceReader, notice: timedelta, max_attempts: int, wakeups: Wakeups
+) -> Sweep:
+    config = DeathSweepConfig.of(notice, max_attempts=max_attempts)
+    return DeathSweep(run_sweeps, presence, config=config, wakeups=wakeups)

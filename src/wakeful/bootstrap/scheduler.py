@@ -28,6 +28,8 @@ class Scheduler:
         async with AsyncExitStack() as opening:
             store = await build.open_store(self._settings)
             opening.push_async_callback(store.close)
+            presence = store.presence()
+            opening.push_async_callback(presence.close)
             sweeper = Sweeper(
                 standard_sweeps(
                     run_sweeps=store.run_sweeps,
@@ -36,6 +38,8 @@ class Scheduler:
                     wakeups=await opening.enter_async_context(build.open_wakeups(self._settings)),
                     interval=timedelta(seconds=self._settings.sweep_seconds),
                     lease=self._settings.lease,
+                    presence=presence,
+                    death_notice=timedelta(seconds=self._settings.death_notice_seconds),
                 )
             )
             opening.push_async_callback(sweeper.stop)

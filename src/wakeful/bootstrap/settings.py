@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     """How long a worker holds a run without a heartbeat."""
     heartbeat_seconds: float | None = Field(default=None, gt=0)
     """A third of the lease when unset."""
+    death_notice_seconds: float = Field(default=3.0, ge=0.5)
+    """How long the database misses a worker's connection before the worker counts as dead. Never through a pooler."""
     poll_interactive_ms: int = Field(default=250, ge=10)
     """How often a worker looks for work that no wakeup told it of."""
     sweep_seconds: float = Field(default=1.0, gt=0)

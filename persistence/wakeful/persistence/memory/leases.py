@@ -12,6 +12,7 @@ from wakeful.domain.states import RunStatus
 from wakeful.persistence.memory.holding import held
 from wakeful.persistence.memory.records import Records
 from wakeful.persistence.memory.run_queue import claim_of
+from wakeful.persistence.readable import readable
 
 __all__ = ["MemoryLeaseKeeper"]
 
@@ -57,6 +58,10 @@ class MemoryLeaseKeeper:
             raise Unavailable("this lease keeper was closed: make a new one")
         with self._records.unit():
             return self._renew(lease.owner, lease, timedelta(0)) is not None
+
+    def wait(self, seconds: float, wake: int) -> bool:
+        readable(seconds, wake)
+        return False
 
     def close(self) -> None:
         self._closed = True

@@ -1,12 +1,14 @@
 """Lease, allowance, deadline and wait sweeps in memory."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from wakeful.domain import sweeping
 from wakeful.domain.edges import Locked
 from wakeful.domain.invocations import Invocation
+from wakeful.domain.ports.presence import mark_of
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
-from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait
+from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait, HeldLease
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef
 from wakeful.domain.states import InvocationStatus, RunStatus
@@ -51,6 +53,16 @@ class MemoryRunSweeps:
                 seen, expired.owner, expired.epoch, max_attempts=max_attempts, cause=cause, now=now or at, at=at
             )
             return take(self._records, seen, edge).status if edge.applied else None
+
+    async def held_by(self, marks: Collection[int]) -> list[HeldLease]:
+        with self._records.unit():
+            return [
+                HeldLease(run.ref, run.lease_owner, run.lease_epoch, run.lease_expires_at)
+                for run in self._live()
+                if run.lease_owner is not None
+                and run.lease_expires_at is not None
+                and mark_of(run.lease_owner) in marks
+            ]
 
     async def hopeless(
         self, limit: int, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS, now: datetime | None = None

@@ -45,6 +45,13 @@ class LeaseKeeper(Protocol):
         """
         ...
 
+    def wait(self, seconds: float, wake: int) -> bool:
+        """Return after `seconds`, or as soon as the descriptor `wake` is readable, or when there is a reason for a
+        heartbeat now: then True. Reasons are a hint that a run of the owner was asked to cancel, and the end of the
+        connection, with which the owner's sign of life has ended (`wakeful.domain.ports.presence`). Hints may be lost.
+        """
+        ...
+
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         ...

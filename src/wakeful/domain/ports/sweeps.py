@@ -2,6 +2,7 @@
 then handled in a transaction of its own that locks in the one order and looks again.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -11,7 +12,7 @@ from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
 from wakeful.domain.scopes import RunRef
 from wakeful.domain.states import RunStatus
 
-__all__ = ["ChildSweeps", "ExpiredLease", "ExpiredWait", "Housekeeping", "RunSweeps", "UndeliveredChild"]
+__all__ = ["ChildSweeps", "ExpiredLease", "ExpiredWait", "HeldLease", "Housekeeping", "RunSweeps", "UndeliveredChild"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,20 @@ class ExpiredLease:
     run: RunRef
     owner: UUID
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease with its term: renewing it makes it another."""
+
+    run: RunRef
+    owner: UUID
+    epoch: int
+    expires_at: datetime
+
+    @property
+    def as_expired(self) -> ExpiredLease:
+        return ExpiredLease(self.run, self.owner, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +66,13 @@ class RunSweeps(Protocol):
     ) -> RunStatus | None:
         """Take the run from its expired holder: QUEUED (crash counted, backoff 1 s, 2 s, suspect), FAILED with
         `max_attempts_exceeded` and the attempts' failures, or CANCELLED if that was asked for. None when the lease
-        was renewed, released or taken meanwhile. `cause` is kept with the attempt."""
+        was renewed, released or taken meanwhile. `cause` is kept with the attempt. The term is over when it ends at or
+        before `now`, the database's time by default: the end of a term that was read before means "not renewed
+        since"."""
+        ...
+
+    async def held_by(self, marks: Collection[int]) -> list[HeldLease]:
+        """The leases of RUNNING runs whose owners have these marks (`wakeful.domain.ports.presence`)."""
         ...
 
     async def hopeless(
