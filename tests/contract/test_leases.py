@@ -1,6 +1,7 @@
 """Leases: a heartbeat extends what it names, says what is lost, and finds what was never answered."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -207,3 +208,17 @@ async def test_a_lease_that_is_not_current_cannot_be_let_expire(world: World, ke
     }[stale]
     assert not keeper.expire(other)
     assert await world.facts(lease.run) == before
+
+
+async def test_waiting_for_the_next_heartbeat_ends_when_it_is_rung(world: World, keeper: LeaseKeeper) -> None:
+    beat(keeper, world)
+    read, write = os.pipe()
+    try:
+        assert not keeper.wait(0.0, read)
+        waiting = asyncio.create_task(asyncio.to_thread(keeper.wait, 60.0, read))
+        os.write(write, b"!")
+        async with asyncio.timeout(20):
+            assert not await waiting
+    finally:
+        os.close(read)
+        os.close(write)

@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
-from support.contract import Facts, World, call, later, outcomes
+from support.contract import TERM, Facts, World, call, later, outcomes
 
 from wakeful.domain.content import Failure
 from wakeful.domain.errors import Fenced
 from wakeful.domain.events.runs import RunFailed, RunRequeued
 from wakeful.domain.ids import new_id
+from wakeful.domain.ports.presence import mark_of
 from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait
 from wakeful.domain.runs import Lease
 from wakeful.domain.states import IdempotencyClass, InvocationStatus, RunStatus
@@ -56,6 +58,49 @@ async def test_only_running_runs_have_leases_that_expire(world: World) -> None:
     await world.waiting(InvocationStatus.AWAITING_INPUT)
     await world.end(await world.running())
     assert await world.store.run_sweeps.expired_leases(10, now=later(20_000)) == []
+
+
+async def test_the_leases_of_an_owner_are_found_by_its_mark(world: World) -> None:
+    mine = [await world.running(), await world.running()]
+    await world.waiting(InvocationStatus.AWAITING_INPUT)
+    await world.queued()
+    other = await world.claim(owner=(stranger := new_id()))
+    find = world.store.run_sweeps.held_by
+    found = await find([mark_of(world.owner)])
+    assert {(held.run, held.owner, held.epoch) for held in found} == {(m.run, m.owner, m.epoch) for m in mine}
+    assert [held.run for held in await find([mark_of(stranger)])] == [other.run]
+    assert len(await find([mark_of(stranger), mark_of(world.owner)])) == 3
+    assert await find([mark_of(new_id())]) == []
+
+
+@pytest.mark.parametrize("number", [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF])
+async def test_a_mark_is_the_owners_last_32_bits(world: World, number: int) -> None:
+    owner = UUID(int=(1 << 100) + number)
+    await world.queued()
+    lease = await world.claim(owner=owner)
+    assert mark_of(owner) == number
+    assert [held.run for held in await world.store.run_sweeps.held_by([number])] == [lease.run]
+
+
+async def test_a_term_that_was_not_renewed_since_it_was_read_can_be_ended_before_its_time(world: World) -> None:
+    lease = await world.running()
+    (held,) = await world.store.run_sweeps.held_by([mark_of(world.owner)])
+    sweeps = world.store.run_sweeps
+    status = await sweeps.reclaim(held.as_expired, cause="worker_died", now=held.expires_at)
+    assert status is RunStatus.QUEUED
+    run = (await world.facts(lease.run)).run
+    assert (run.lease_expirations, run.suspect) == (1, True)
+    assert [failure["reason"] for failure in run.attempt_failures] == ["worker_died"]
+
+
+async def test_a_term_that_was_renewed_since_it_was_read_is_kept(world: World) -> None:
+    lease = await world.running()
+    (held,) = await world.store.run_sweeps.held_by([mark_of(world.owner)])
+    keeper = world.store.lease_keeper()
+    keeper.heartbeat(world.owner, [lease], lease=TERM)
+    keeper.close()
+    assert await world.store.run_sweeps.reclaim(held.as_expired, now=held.expires_at) is None
+    assert (await world.facts(lease.run)).run.status is RunStatus.RUNNING
 
 
 @pytest.mark.spec("QUE-6")
