@@ -182,34 +182,6 @@ async def test_a_stranger_extends_nothing(world: World, keeper: LeaseKeeper) -> 
     assert (await world.facts(lease.run)).run.lease_expires_at == before
 
 
-async def test_the_lease_of_a_holder_known_dead_expires_at_once_and_a_sweep_gets_the_run(
-    world: World, keeper: LeaseKeeper
-) -> None:
-    lease = await world.running()
-    assert await world.store.run_sweeps.expired_leases(10) == []
-    assert keeper.expire(lease)
-    (found,) = await world.store.run_sweeps.expired_leases(10)
-    assert (found.run, found.owner, found.epoch) == (lease.run, lease.owner, lease.epoch)
-    assert (await world.facts(lease.run)).run.status is RunStatus.RUNNING
-    assert await world.store.run_sweeps.reclaim(found) is RunStatus.QUEUED
-
-
-@pytest.mark.parametrize("stale", ["owner", "epoch", "ended", "unknown"])
-async def test_a_lease_that_is_not_current_cannot_be_let_expire(world: World, keeper: LeaseKeeper, stale: str) -> None:
-    lease = await world.running()
-    if stale == "ended":
-        await world.end(lease)
-    before = await world.facts(lease.run)
-    other = {
-        "owner": stranger(lease),
-        "epoch": replace(lease, epoch=lease.epoch + 1),
-        "ended": lease,
-        "unknown": replace(lease, run=replace(lease.run, run_id=new_id())),
-    }[stale]
-    assert not keeper.expire(other)
-    assert await world.facts(lease.run) == before
-
-
 async def test_waiting_for_the_next_heartbeat_ends_when_it_is_rung(world: World, keeper: LeaseKeeper) -> None:
     beat(keeper, world)
     read, write = os.pipe()

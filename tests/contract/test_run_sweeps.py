@@ -12,7 +12,7 @@ from wakeful.domain.errors import Fenced
 from wakeful.domain.events.runs import RunFailed, RunRequeued
 from wakeful.domain.ids import new_id
 from wakeful.domain.ports.presence import mark_of
-from wakeful.domain.ports.sweeps import ExpiredLease, ExpiredWait
+from wakeful.domain.ports.sweeps import HOLDER_DEAD, ExpiredLease, ExpiredWait
 from wakeful.domain.runs import Lease
 from wakeful.domain.states import IdempotencyClass, InvocationStatus, RunStatus
 
@@ -101,6 +101,32 @@ async def test_a_term_that_was_renewed_since_it_was_read_is_kept(world: World) -
     keeper.close()
     assert await world.store.run_sweeps.reclaim(held.as_expired, now=held.expires_at) is None
     assert (await world.facts(lease.run)).run.status is RunStatus.RUNNING
+
+
+async def test_the_run_of_a_holder_known_dead_is_taken_whatever_its_term_says(world: World) -> None:
+    lease = await world.running()
+    sweeps = world.store.run_sweeps
+    status = await sweeps.reclaim(expired(lease), cause="exited with status 3", now=HOLDER_DEAD)
+    assert status is RunStatus.QUEUED
+    run = (await world.facts(lease.run)).run
+    assert (run.lease_expirations, run.suspect) == (1, True)
+    assert [failure["reason"] for failure in run.attempt_failures] == ["exited with status 3"]
+
+
+@pytest.mark.parametrize("stale", ["owner", "epoch", "ended", "unknown"])
+async def test_a_lease_that_is_not_current_is_not_taken_from_a_dead_holder(world: World, stale: str) -> None:
+    lease = await world.running()
+    if stale == "ended":
+        await world.end(lease)
+    before = await world.facts(lease.run)
+    other = {
+        "owner": replace(lease, owner=new_id()),
+        "epoch": replace(lease, epoch=lease.epoch + 1),
+        "ended": lease,
+        "unknown": replace(lease, run=replace(lease.run, run_id=new_id())),
+    }[stale]
+    assert await world.store.run_sweeps.reclaim(expired(other), now=HOLDER_DEAD) is None
+    assert await world.facts(lease.run) == before
 
 
 @pytest.mark.spec("QUE-6")

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.pools import LEASE, Executions, make_pool, memory, read, running, status, submit, until
+from support.pools import LEASE, Executions, let_expire, make_pool, memory, read, running, status, submit, until
 
 from wakeful.actors.execution import SuspectDied
 from wakeful.actors.slots import Slots
@@ -139,7 +139,7 @@ async def make_suspect(store: MemoryStore, executions: Executions, run: RunRef) 
     """Its first holder dies: the lease expires and is swept."""
     await until(lambda: run in executions.runs)
     lease = executions.of(run).lease
-    assert store.lease_keeper().expire(lease)
+    let_expire(store, lease)
     (expired,) = [each for each in await store.run_sweeps.expired_leases(10) if each.run == run]
     await store.run_sweeps.reclaim(expired)
     executions.of(run).lost = True

@@ -68,6 +68,13 @@ async def release(store: Any, lease: Lease, to: RunStatus) -> None:
     await store.log.append(Append(lease.run.session, (event,), lease=lease, run=RunChange(status=to)))
 
 
+def let_expire(store: Any, lease: Lease) -> None:
+    """A renewal for no time at all."""
+    keeper = store.lease_keeper()
+    assert keeper.heartbeat(lease.owner, [lease], lease=timedelta(0)).renewed
+    keeper.close()
+
+
 @dataclass
 class Executions:
     """An executor of runs that end when the test says so, at once unless told to stay."""

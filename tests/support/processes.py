@@ -36,6 +36,10 @@ class Machine:
     def scheduler(self, **settings: str) -> "subprocess.Popen[bytes]":
         return self._ready("scheduler", **settings)
 
+    def starting_worker(self, **settings: str) -> "subprocess.Popen[bytes]":
+        """A worker, without waiting until it is ready."""
+        return self._start([sys.executable, "-m", "wakeful", "worker"], settings)
+
     def dramatiq(self, *queues: str, **settings: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "dramatiq", "wakeful.actors.boot", "-p", "1", "-t", "1", "-Q", *queues]
         return self._start(command, settings)

@@ -61,9 +61,6 @@ class Keeper:
             log.write(f"{os.getpid()} {' '.join(str(each.run.run_id) for each in leases)}\n")
         return Heartbeat(renewed=frozenset(each.run.run_id for each in leases), lost=frozenset())
 
-    def expire(self, lease: Lease) -> bool:
-        raise AssertionError("the parent's")
-
     def wait(self, seconds: float, wake: int) -> bool:
         select.select([wake], [], [], seconds)
         return False

@@ -5,7 +5,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from support.pools import LEASE, read, submit
+from support.pools import LEASE, let_expire, read, submit
 from support.runs import Clock
 
 from wakeful.domain.errors import ConfigurationError, Unavailable
@@ -192,8 +192,7 @@ async def test_time_in_which_nobody_looked_proves_nothing() -> None:
 async def test_a_worker_that_ended_in_good_order_is_no_death() -> None:
     watched = Watched()
     _owner, (claim,) = await watched.worker()
-    keeper = watched.store.lease_keeper()
-    assert keeper.expire(claim.lease)
+    let_expire(watched.store, claim.lease)
     (expired,) = await watched.store.run_sweeps.expired_leases(1)
     await watched.watch(1)
     await watched.store.run_sweeps.reclaim(expired)

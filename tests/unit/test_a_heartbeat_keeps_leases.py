@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.pools import LEASE, Executions, make_pool, memory, running, status, submit, until
+from support.pools import LEASE, Executions, let_expire, make_pool, memory, running, status, submit, until
 
 from wakeful.actors.heartbeat import EXIT_STUCK, Heartbeat
 from wakeful.actors.holdings import Holdings
@@ -63,8 +63,7 @@ async def test_the_holder_of_a_lost_lease_is_told() -> None:
     run = await submit(store)
     async with running(make_pool(store, executions, heartbeat=timedelta(milliseconds=20))) as pool:
         await until(lambda: executions.started)
-        keeper = store.lease_keeper()
-        keeper.expire(executions.of(run).lease)
+        let_expire(store, executions.of(run).lease)
         (expired,) = await store.run_sweeps.expired_leases(1)
         await store.run_sweeps.reclaim(expired)
         await until(lambda: executions.of(run).lost)
@@ -82,7 +81,7 @@ async def test_the_holder_of_a_run_that_is_to_be_cancelled_is_told() -> None:
         await until(lambda: executions.started)
         await store.control.cancel(SCOPE, run.run_id)
         await until(lambda: executions.of(run).cancel_requested)
-        assert executions.of(run).changed.is_set()
+        await until(executions.of(run).changed.is_set)
 
 
 async def test_after_errors_it_goes_on_with_what_is_left_of_its_connection() -> None:
@@ -232,9 +231,6 @@ class _Failing:
             self.failures -= 1
             raise Unavailable("away")
         return self._keeper.heartbeat(owner, leases, lease=lease)
-
-    def expire(self, lease: Lease) -> bool:
-        return bool(self._keeper.expire(lease))
 
     def wait(self, seconds: float, wake: int) -> bool:
         return bool(self._keeper.wait(seconds, wake))

@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -21,7 +19,6 @@ from wakeful.actors.loop_watch import LoopWatch
 from wakeful.actors.outage import Outage
 from wakeful.domain.ports.leases import Heartbeat as Answer
 from wakeful.domain.ports.leases import LeaseKeeper
-from wakeful.domain.runs import Lease
 from wakeful.runtime.holding import Holding
 
 __all__ = ["GIVE_UP_AFTER", "STUCK_AFTER", "Heartbeat"]
@@ -75,7 +72,7 @@ class Heartbeat:
         self._adopt, self._open_log, self._exit = adopt, open_log, exit_process
         self._stuck, self._give_up = stuck_after.total_seconds(), give_up_after.total_seconds()
         self._keeper: LeaseKeeper | None = None
-        self._orders: queue.SimpleQueue[tuple[Lease, Future[bool]] | None] = queue.SimpleQueue()
+        self._stopping = False
         self._bell = Bell()
         self._outage = Outage("heartbeat")
         self._named_stuck: set[UUID] = set()
@@ -90,34 +87,20 @@ class Heartbeat:
     async def stop(self) -> None:
         """Return when the thread has ended and its connection is closed. From then on leases run out."""
         if self._thread is not None:
-            self._order(None)
+            self._stopping = True
+            self._bell.ring()
             await asyncio.to_thread(self._thread.join)
             self._thread = None
             self._bell.close()
 
-    async def expire(self, lease: Lease) -> bool:
-        """Let the lease of a dead process's run expire now. Raises Unavailable."""
-        answer: Future[bool] = Future()
-        self._order((lease, answer))
-        return await asyncio.wrap_future(answer)
-
-    def _order(self, order: tuple[Lease, "Future[bool]"] | None) -> None:
-        self._orders.put(order)
-        self._bell.ring()
-
     def _beat_forever(self) -> None:
         due = time.monotonic()
-        while True:
+        while not self._stopping:
             if (left := due - time.monotonic()) <= 0:
                 due = time.monotonic() + (self._interval if self._beat() else min(self._interval, _RETRY_SECONDS))
             elif self._called_within(left):
                 due = min(due, time.monotonic() + _GAP_SECONDS)
-            self._bell.silence()
-            while not self._orders.empty():
-                order = self._orders.get()
-                if order is None:
-                    return self._close()
-                self._expire(*order)
+        self._close()
 
     def _called_within(self, seconds: float) -> bool:
         try:
@@ -209,14 +192,6 @@ class Heartbeat:
                 handed = asyncio.run(hand_back(self._open_log, [holding.lease for holding in neighbours]))
         _log.critical("worker.stuck", run_id=str(run_id), neighbours=len(neighbours), handed_back=handed)
         self._exit(EXIT_STUCK)
-
-    def _expire(self, lease: Lease, answer: "Future[bool]") -> None:
-        try:
-            if self._keeper is None:
-                self._keeper = self._make_keeper()
-            answer.set_result(self._keeper.expire(lease))
-        except Exception as error:
-            answer.set_exception(error)
 
     def _call(self, function: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told

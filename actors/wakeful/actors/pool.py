@@ -20,7 +20,7 @@ from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import new_id
 from wakeful.domain.ports.leases import LeaseKeeper
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS, RunQueue
-from wakeful.domain.ports.sweeps import ExpiredLease, RunSweeps
+from wakeful.domain.ports.sweeps import HOLDER_DEAD, ExpiredLease, RunSweeps
 from wakeful.domain.runs import Claim, Lease
 from wakeful.domain.states import PriorityClass
 from wakeful.runtime.holding import Holding
@@ -202,10 +202,11 @@ class Pool:
     async def _report_death(self, lease: Lease, cause: str) -> None:
         run = lease.run
         _log.error("suspect.died", run_id=str(run.run_id), lease_epoch=lease.epoch, cause=cause)
+        if self._sweeps is None:
+            return
+        expired = ExpiredLease(run, lease.owner, lease.epoch)
         try:
-            if await self._heartbeat.expire(lease) and self._sweeps is not None:
-                expired = ExpiredLease(run, lease.owner, lease.epoch)
-                await self._sweeps.reclaim(expired, max_attempts=self._max_attempts, cause=cause)
+            await self._sweeps.reclaim(expired, max_attempts=self._max_attempts, cause=cause, now=HOLDER_DEAD)
         except WakefulError as error:
             # Nothing is lost: the lease lapses by itself and a sweep finds it.
             _log.warning("suspect.death_unreported", run_id=str(run.run_id), error=error.code)

@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import ctypes
 import importlib
 import os
-import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -18,6 +15,7 @@ from wakeful.actors.execution import Executes
 from wakeful.actors.heartbeat import Heartbeat
 from wakeful.actors.holdings import Holdings
 from wakeful.actors.loop_watch import LoopWatch
+from wakeful.actors.parent import die_with_parent
 from wakeful.actors.suspect_orders import Order, decode, encode
 from wakeful.domain.errors import ConfigurationError
 from wakeful.domain.ports.leases import LeaseKeeper
@@ -26,7 +24,6 @@ from wakeful.runtime.outcomes import Ending
 
 __all__ = ["SuspectHost", "run_child"]
 
-_PR_SET_PDEATHSIG = 1
 _EXIT_ORPHANED = 69
 
 
@@ -40,7 +37,8 @@ class SuspectHost:
 
 def run_child(parent: socket.socket) -> int:
     """Execute what the parent orders; the exit code. Anything but an ending said to the parent is a death."""
-    _die_with_parent()
+    # The watch on the socket needs this interpreter to run; the kernel does not.
+    die_with_parent()
     lines = _lines(parent)
     order = Order.from_message(next(lines))
     return asyncio.run(_execute(order, parent, lines))
@@ -102,9 +100,3 @@ def _lines(parent: socket.socket) -> "Iterator[dict[str, Any]]":
     with parent.makefile("rb") as file:
         for line in file:
             yield decode(line)
-
-
-def _die_with_parent() -> None:
-    """The watch on the socket needs this interpreter to run; the kernel does not."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,13 +1,7 @@
 """The worker process: the pool, and the consumers that wake it."""
 
 import asyncio
-import contextlib
-import os
-import signal
-import threading
-from collections.abc import Iterator
 from datetime import timedelta
-from types import FrameType
 
 import dramatiq
 
@@ -38,7 +32,6 @@ class Worker:
         self._broker = broker
         self._hints: Hints | None = None
         self._consumers: dramatiq.Worker | None = None
-        self._stopping = asyncio.Event()
         if broker is not None:
             self._hints = hints_of(broker)
             if self._hints is None:
@@ -55,7 +48,6 @@ class Worker:
 
     async def drain(self, grace: timedelta | None = None) -> None:
         """Claim no more, let runs go within the grace, heartbeat last; on return nothing runs any more."""
-        self._stopping.set()
         # Hints first: they would only be dropped. Their threads end while the runs are waited for.
         if self._hints is not None:
             self._hints.detach()
@@ -67,40 +59,6 @@ class Worker:
     async def stop(self) -> None:
         """Drain without any grace."""
         await self.drain(timedelta(0))
-
-    async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or `drain`, then drain. A second signal ends the process at once: what leases
-        are for. Signals are handled in the main thread only."""
-        with self._signals():
-            try:
-                await self.start()
-                await self._stopping.wait()
-            finally:
-                await self.drain()
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-
-        asked = False
-
-        def handle(number: int, _frame: FrameType | None) -> None:
-            nonlocal asked
-            if asked:
-                os._exit(128 + number)
-            asked = True
-            loop.call_soon_threadsafe(self._stopping.set)
-
-        # Not the loop's own handlers: those wait for its next turn, which a blocking tool may keep from coming.
-        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 async def _stop_consumers(broker: dramatiq.Broker | None, consumers: dramatiq.Worker | None) -> None:

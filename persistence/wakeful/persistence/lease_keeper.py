@@ -25,12 +25,6 @@ from wakeful.persistence.readable import readable
 __all__ = ["PostgresLeaseKeeper"]
 
 HEARTBEAT = files("wakeful.persistence").joinpath("heartbeat.sql").read_bytes()
-_EXPIRE = b"""
-UPDATE wakeful.runs AS r
-   SET lease_expires_at = clock_timestamp()
- WHERE r.tenant_id = %s AND r.id = %s AND r.lease_owner = %s AND r.lease_epoch = %s AND r.status = 'RUNNING'
-RETURNING r.id
-"""
 _LIMITS = b"SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
 SHORTEST_WAIT = timedelta(milliseconds=50)
 
@@ -66,16 +60,6 @@ class PostgresLeaseKeeper:
             cancel_requested=frozenset(row["id"] for row in rows if row["cancel"]),
         )
 
-    def expire(self, lease: Lease) -> bool:
-        parameters = (lease.run.tenant_id, lease.run.run_id, lease.owner, str(lease.epoch))
-        return bool(self._rows(_EXPIRE, parameters, owner=lease.owner, within=None))
-
-    def close(self) -> None:
-        self._closed = True
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def wait(self, seconds: float, wake: int) -> bool:
         connection = self._connection
         if connection is None or self._called:
@@ -92,6 +76,12 @@ class PostgresLeaseKeeper:
             self._connection = None
             return True
         return self._take_call()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _take_call(self) -> bool:
         called, self._called = self._called, False

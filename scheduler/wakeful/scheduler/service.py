@@ -1,8 +1,5 @@
 """The scheduler process: every sweep at its interval. Any number of them may run at once."""
 
-import asyncio
-import os
-import signal
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -34,7 +31,6 @@ class Scheduler:
         self.sweeps = tuple(sweeps)
         self._ticker = ticker or Ticker()
         self._added = False
-        self._stop = asyncio.Event()
 
     async def start(self) -> None:
         """Every sweep looks at once, and then at its interval."""
@@ -47,26 +43,6 @@ class Scheduler:
 
     async def stop(self) -> None:
         await self._ticker.stop()
-        self._stop.set()
-
-    async def run(self) -> None:
-        """Sweep until SIGTERM, SIGINT or `stop()`; a second signal ends the process at once. Main thread only."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            await self.start()
-            await self._stop.wait()
-        finally:
-            await self.stop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
-
-    def _signalled(self, number: int) -> None:
-        if self._stop.is_set():
-            # Sweeps are transactions: whatever one of them was doing is rolled back.
-            os._exit(128 + number)
-        self._stop.set()
 
 
 def standard_sweeps(

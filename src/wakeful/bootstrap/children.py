@@ -1,28 +1,35 @@
 """Worker and scheduler processes of a stack: started, known to be ready, killed, restarted, by handle only.
 
-A child is told the read end of an owner pipe (`--owner-fd`): when its owner is gone, whatever ended that, the
-child reads end of file and stops as on SIGTERM. It reports readiness by one line on another pipe
-(`--ready-fd`), which the kernel closes should the child die first.
+A child is killed by the kernel when its owner dies, whatever ended that, and whatever the child does or cannot do
+just then. It also is told the read end of an owner pipe (`--owner-fd`): at its end of file it stops as on SIGTERM,
+for systems without that service of the kernel, and should the owner be gone before it was asked for. It reports
+readiness by one line on another pipe (`--ready-fd`), which the kernel closes should the child die first.
 """
 
 import contextlib
+import functools
 import json
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import platformdirs
 
+from wakeful.actors.parent import die_with_parent
 from wakeful.domain.errors import Timeout, WakefulError
 
 __all__ = ["Child", "ChildDied", "report_ready", "watch_owner"]
+
+_Spawn = Callable[[], "subprocess.Popen[bytes]"]
 
 READY_SECONDS = 60.0
 # A draining worker gives its calls the grace of its settings (25 s) before it ends by itself.
@@ -72,15 +79,11 @@ class Child:
         owner_read, owner_write = os.pipe()
         options = ["--ready-fd", str(ready_write), "--owner-fd", str(owner_read)]
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = _spawned(
                 [sys.executable, "-m", "wakeful", *self._arguments, *options],
-                env=_environment(self._environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                environment=_environment(self._environment),
+                log=log,
                 pass_fds=(ready_write, owner_read),
-                # A terminal's Ctrl-C belongs to the owner, which stops its children in its own order.
-                start_new_session=True,
             )
         os.close(ready_write)
         os.close(owner_read)
@@ -155,9 +158,11 @@ def report_ready(descriptor: int | None, **facts: Any) -> None:
 
 
 def watch_owner(descriptor: int | None) -> None:
-    """The child's side: send ourselves SIGTERM when the owner's end of the pipe is closed."""
+    """The child's side: end with the owner, at the latest with SIGTERM when its end of the pipe is closed."""
     if descriptor is None:
         return
+    # Before the pipe is read: an owner that died before this is seen there.
+    die_with_parent()
     # Our own children must not inherit it; nobody but the owner holds the other end.
     os.set_inheritable(descriptor, False)
 
@@ -167,6 +172,44 @@ def watch_owner(descriptor: int | None) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="owner-watch", daemon=True).start()
+
+
+def _spawned(
+    command: Sequence[str], *, environment: Mapping[str, str], log: BinaryIO, pass_fds: Sequence[int]
+) -> "subprocess.Popen[bytes]":
+    """Spawned by a thread that ends only with this process: a child dies with the thread that forked it."""
+
+    def spawn() -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=pass_fds,
+            # A terminal's Ctrl-C belongs to the owner, which stops its children in its own order.
+            start_new_session=True,
+        )
+
+    made: Future[subprocess.Popen[bytes]] = Future()
+    _nursery().put((spawn, made))
+    return made.result()
+
+
+@functools.cache
+def _nursery() -> "queue.SimpleQueue[tuple[_Spawn, Future[subprocess.Popen[bytes]]]]":
+    orders: queue.SimpleQueue[tuple[_Spawn, Future[subprocess.Popen[bytes]]]] = queue.SimpleQueue()
+
+    def work() -> None:
+        while True:
+            spawn, made = orders.get()
+            try:
+                made.set_result(spawn())
+            except BaseException as error:
+                made.set_exception(error)
+
+    threading.Thread(target=work, name="nursery", daemon=True).start()
+    return orders
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -46,14 +46,10 @@ class Scheduler:
             await sweeper.start()
             self._sweeper, self._open = sweeper, opening.pop_all()
 
-    async def run(self) -> None:
-        """Sweep until SIGTERM, SIGINT or `stop`, then close everything. A second signal ends the process."""
-        try:
-            await self.start()
-            if self._sweeper is not None:
-                await self._sweeper.run()
-        finally:
-            await self.stop()
+    async def drain(self) -> None:
+        """Sweep no more; on return no sweep runs."""
+        if self._sweeper is not None:
+            await self._sweeper.stop()
 
     async def stop(self) -> None:
         opened, self._open = self._open, None

@@ -9,7 +9,7 @@ with Stack(app="support:app", workers=2) as stack:
 ```
 
 Everything ends with the owner, also when that is killed: the servers by their guardians, the children by the
-end of a pipe.
+kernel, stopped ones too.
 """
 
 import shutil

@@ -76,15 +76,6 @@ class Worker:
         if self._worker is not None:
             self._worker.pool.hint(priority)
 
-    async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or `drain`, then drain and close everything. A second signal ends the process."""
-        try:
-            await self.start()
-            if self._worker is not None:
-                await self._worker.run()
-        finally:
-            await self.stop()
-
     async def drain(self, grace: timedelta | None = None) -> None:
         """Claim no more, let runs go within the grace; on return nothing is executed any more."""
         if self._worker is not None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 
 from wakeful.bootstrap import build
 from wakeful.bootstrap.children import report_ready, watch_owner
+from wakeful.bootstrap.serving import serve
 from wakeful.bootstrap.settings import load_settings
 from wakeful.cli.output import note
 from wakeful.domain.errors import ConfigurationError, InvalidInput
@@ -17,16 +18,6 @@ __all__ = ["scheduler", "worker"]
 
 ReadyFd = Annotated[int | None, typer.Option(hidden=True, help="Where to report that it serves.")]
 OwnerFd = Annotated[int | None, typer.Option(hidden=True, help="Its end of file is a SIGTERM.")]
-
-
-class Service(Protocol):
-    """What a process is until it is told to stop; it handles SIGTERM and SIGINT itself."""
-
-    async def start(self) -> None: ...
-
-    async def run(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
 
 def worker(
@@ -52,7 +43,8 @@ def worker(
     loaded = build.load_app(settings.app)
     service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
     watch_owner(owner_fd)
-    asyncio.run(_serve(service, ready_fd, f"worker serves {', '.join(service.agents)}"))
+    said = f"worker serves {', '.join(service.agents)}"
+    asyncio.run(serve(service, ready=lambda: _ready(ready_fd, said)))
 
 
 def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
@@ -61,17 +53,12 @@ def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
     _configure_logs()
     service = build.scheduler(settings)
     watch_owner(owner_fd)
-    asyncio.run(_serve(service, ready_fd, "scheduler runs"))
+    asyncio.run(serve(service, ready=lambda: _ready(ready_fd, "scheduler runs")))
 
 
-async def _serve(service: Service, ready_fd: int | None, said: str) -> None:
-    try:
-        await service.start()
-        report_ready(ready_fd)
-        note(f"{said} (pid {os.getpid()})")
-        await service.run()
-    finally:
-        await service.stop()
+def _ready(ready_fd: int | None, said: str) -> None:
+    report_ready(ready_fd)
+    note(f"{said} (pid {os.getpid()})")
 
 
 def _configure_logs() -> None:

@@ -53,12 +53,6 @@ class MemoryLeaseKeeper:
             if run.status is RunStatus.RUNNING and run.lease_owner == owner and run.ref.run_id not in named
         )
 
-    def expire(self, lease: Lease) -> bool:
-        if self._closed:
-            raise Unavailable("this lease keeper was closed: make a new one")
-        with self._records.unit():
-            return self._renew(lease.owner, lease, timedelta(0)) is not None
-
     def wait(self, seconds: float, wake: int) -> bool:
         readable(seconds, wake)
         return False

@@ -39,12 +39,6 @@ class LeaseKeeper(Protocol):
         """
         ...
 
-    def expire(self, lease: Lease) -> bool:
-        """Let this lease expire now, because its holder is known to be dead: only a sweep's `reclaim` gets the run
-        then. False, and nothing changed, when the lease is not current any more. Errors: Unavailable.
-        """
-        ...
-
     def wait(self, seconds: float, wake: int) -> bool:
         """Return after `seconds`, or as soon as the descriptor `wake` is readable, or when there is a reason for a
         heartbeat now: then True. Reasons are a hint that a run of the owner was asked to cancel, and the end of the

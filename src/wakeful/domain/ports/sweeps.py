@@ -4,7 +4,7 @@ then handled in a transaction of its own that locks in the one order and looks a
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
@@ -12,7 +12,19 @@ from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
 from wakeful.domain.scopes import RunRef
 from wakeful.domain.states import RunStatus
 
-__all__ = ["ChildSweeps", "ExpiredLease", "ExpiredWait", "HeldLease", "Housekeeping", "RunSweeps", "UndeliveredChild"]
+__all__ = [
+    "HOLDER_DEAD",
+    "ChildSweeps",
+    "ExpiredLease",
+    "ExpiredWait",
+    "HeldLease",
+    "Housekeeping",
+    "RunSweeps",
+    "UndeliveredChild",
+]
+
+HOLDER_DEAD = datetime.max.replace(tzinfo=UTC)
+"""The `now` of a reclaim by whoever saw the holder's process end: its term is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class RunSweeps(Protocol):
         `max_attempts_exceeded` and the attempts' failures, or CANCELLED if that was asked for. None when the lease
         was renewed, released or taken meanwhile. `cause` is kept with the attempt. The term is over when it ends at or
         before `now`, the database's time by default: the end of a term that was read before means "not renewed
-        since"."""
+        since", HOLDER_DEAD "however long it is"."""
         ...
 
     async def held_by(self, marks: Collection[int]) -> list[HeldLease]:
