@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HOMES = {
     "sqlalchemy": {"persistence", "migrations"},
     "alembic": {"persistence", "migrations"},
-    "psycopg": {"persistence", "migrations"},
+    # The fault harness looks at a database from outside, and not with the eyes of what it judges.
+    "psycopg": {"persistence", "migrations", "faults"},
     "dramatiq": {"actors"},
     # Besides the scheduler, the pool polls on a timer of its own.
     "apscheduler": {"scheduler", "actors"},

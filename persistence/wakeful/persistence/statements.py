@@ -27,6 +27,7 @@ class HotStatement:
 
     def __init__(self, name: str, statement: bytes) -> None:
         """`name` is the statement's own on every connection; its parameters are `$1`, `$2`, … ."""
+        self.name = name
         self._name, self._statement = name.encode(), statement
         self._prepared: WeakSet[Connection] = WeakSet()
 

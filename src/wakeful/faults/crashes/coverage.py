@@ -1,0 +1,53 @@
+"""Which experiments there are, and which stand for others."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+from wakeful.faults.crashes.experiments import WHEN, Crash, Experiment
+from wakeful.faults.crashes.shapes import SHAPES
+
+__all__ = ["all_single", "one_of_each_kind", "random_pairs"]
+
+Points = Callable[[str], Sequence[str]]
+"""The labels of a shape's points, in order."""
+
+_DURABLE = (
+    "wakeful_append",
+    "COMMIT of INSERT",
+    "COMMIT of UPDATE",
+    "effect",
+    "WITH moment",
+    "SELECT * FROM wakeful.sub",
+)
+"""What changes something for good. A death within an open transaction is the death before it."""
+
+
+def all_single(shape: str, points: Points) -> Iterator[Experiment]:
+    """Every point of the shape, before and after."""
+    for number in range(1, len(points(shape)) + 1):
+        for when in WHEN:
+            yield Experiment(shape, (Crash(number, when),))
+
+
+def one_of_each_kind(shape: str, points: Points) -> Iterator[Experiment]:
+    """A death after each kind of statement that commits, and of effect, once: where no earlier shape has it.
+
+    Between two of them nothing lasting happens, so these are the states in which a run can be left.
+    """
+    known: set[str] = set()
+    for each in SHAPES:
+        kinds = {label: number for number, label in reversed(list(enumerate(points(each), 1)))}
+        if each == shape:
+            for kind, number in sorted(kinds.items(), key=lambda item: item[1]):
+                if kind not in known and kind.startswith(_DURABLE):
+                    yield Experiment(shape, (Crash(number, "after"),))
+            return
+        known.update(kinds)
+
+
+def random_pairs(points: Points, dice: random.Random, shapes: Sequence[str] = tuple(SHAPES)) -> Iterator[Experiment]:
+    """Two deaths, the second while the first is recovered from; endlessly."""
+    while True:
+        shape = dice.choice(shapes)
+        first, second = (Crash(dice.randint(1, len(points(shape))), dice.choice(WHEN)) for _ in range(2))
+        yield Experiment(shape, (first, second))
