@@ -9,6 +9,7 @@ from wakeful.app import App, ModelRequest, ModelResponse, ToolCall
 from wakeful.client import Backend
 from wakeful.domain.errors import PermanentModelError
 from wakeful.domain.ids import new_id
+from wakeful.domain.runs import Claim
 from wakeful.domain.states import PriorityClass
 from wakeful.domain.tools import ASK_USER
 from wakeful.models.scripted import ScriptedProvider, call, calls, last_result, say
@@ -97,6 +98,13 @@ class DeskWorker:
 
     async def work(self) -> list[Ending]:
         """Execute everything due, and what becomes due by it."""
+        endings: list[Ending] = []
+        while claims := await self.claim():
+            endings += [await self.execute(each) for each in claims]
+        return endings
+
+    async def execute(self, claim: Claim) -> Ending:
+        """Execute one claimed run."""
         executor = Executor(
             log=self._store.log,
             queue=self._store.queue,
@@ -104,15 +112,11 @@ class DeskWorker:
             catalogue=self._catalogue,
             artifacts=self._store.artifacts,
         )
-        endings: list[Ending] = []
-        while claims := await self._claim():
-            for each in claims:
-                holding = Holding(each, trusted_until=time.monotonic() + LEASE.total_seconds())
-                endings.append(await executor.execute(holding))
-        return endings
+        return await executor.execute(Holding(claim, trusted_until=time.monotonic() + LEASE.total_seconds()))
 
-    async def _claim(self) -> list[Any]:
-        claimed: list[Any] = await self._store.queue.claim(
+    async def claim(self) -> list[Claim]:
+        """Take everything due."""
+        claimed: list[Claim] = await self._store.queue.claim(
             new_id(),
             capacity=dict.fromkeys(PriorityClass, 10),
             agents=self._catalogue.names,

@@ -14,16 +14,20 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from wakeful.domain.errors import ConfigurationError, Unavailable, WakefulError
+from wakeful.persistence.answering import AnsweringConnection, SyncAnsweringConnection, answer_limit
 from wakeful.persistence.roles import SCOPE_SETTING, WORKER_SCOPE, Role, role_name, role_option
 
-__all__ = ["ConnectionSettings", "connector", "not_connected", "sync_connection"]
+__all__ = ["STATEMENT_TIMEOUT", "ConnectionSettings", "connector", "not_connected", "sync_connection"]
 
-STATEMENT_TIMEOUT = timedelta(seconds=30)
-"""Longer than any wait for a session's lock should be; a caller's own deadline is shorter."""
+STATEMENT_TIMEOUT = timedelta(seconds=25)
+"""Longer than any wait for a session's lock should be; a caller's own deadline is shorter. A server that says nothing
+at all is given up within 30 s (`wakeful.persistence.answering`)."""
 IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT_SECONDS = 10
 UNANSWERED_MS = 30_000
 """A peer that acknowledges nothing for this long is gone: the connection ends and its write is unknown."""
+KEEPALIVE_IDLE_SECONDS = 10
+KEEPALIVE_INTERVAL_SECONDS = 5
 PREPARE_AFTER = 2
 
 _GUARANTEES = b"""
@@ -58,6 +62,9 @@ class ConnectionSettings:
             "application_name": self.application_name,
             "connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "tcp_user_timeout": UNANSWERED_MS,
+            # A peer that vanished while it owed an answer acknowledges no probe.
+            "keepalives_idle": KEEPALIVE_IDLE_SECONDS,
+            "keepalives_interval": KEEPALIVE_INTERVAL_SECONDS,
         }
 
     def _options(self) -> str:
@@ -76,14 +83,15 @@ class ConnectionSettings:
         return " ".join(option for option in options if option)
 
 
-def connector(settings: ConnectionSettings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
+def connector(settings: ConnectionSettings) -> Callable[[], Awaitable[AnsweringConnection]]:
     """What makes one proved connection. Raises Unavailable, ConfigurationError."""
 
-    async def connect() -> psycopg.AsyncConnection[Any]:
+    async def connect() -> AnsweringConnection:
         try:
-            connection = await psycopg.AsyncConnection.connect(settings.dsn, **settings.parameters)
+            connection = await AnsweringConnection.connect(settings.dsn, **settings.parameters)
         except psycopg.Error as error:
             raise _not_connected(error, settings) from error
+        connection.answer_within = answer_limit(settings.statement_timeout)
         try:
             row = await (await connection.execute(_GUARANTEES)).fetchone()
             _verify(row, settings)
@@ -98,12 +106,13 @@ def connector(settings: ConnectionSettings) -> Callable[[], Awaitable[psycopg.As
     return connect
 
 
-def sync_connection(settings: ConnectionSettings) -> psycopg.Connection[Any]:
+def sync_connection(settings: ConnectionSettings) -> SyncAnsweringConnection:
     """The same for a thread of its own."""
     try:
-        connection = psycopg.connect(settings.dsn, **settings.parameters)
+        connection = SyncAnsweringConnection.connect(settings.dsn, **settings.parameters)
     except psycopg.Error as error:
         raise _not_connected(error, settings) from error
+    connection.answer_within = answer_limit(settings.statement_timeout)
     try:
         _verify(connection.execute(_GUARANTEES).fetchone(), settings)
     except psycopg.Error as error:

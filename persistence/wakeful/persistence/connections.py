@@ -11,20 +11,19 @@ from collections.abc import Awaitable, Callable
 from contextvars import Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
 
 from wakeful.domain.errors import ConfigurationError, Unavailable
 from wakeful.domain.transactions import entered, left
+from wakeful.persistence.answering import AnsweringConnection
 
 __all__ = ["Connection", "HotPool"]
 
 TAKE_TIMEOUT_SECONDS = 5.0
 """How long a caller waits for a connection before it is told that the pool is too small."""
 
-Connection = psycopg.AsyncConnection[Any]
+Connection = AnsweringConnection
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from wakeful.domain.errors import Unavailable
 from wakeful.domain.ports.leases import Heartbeat
 from wakeful.domain.runs import Lease
+from wakeful.persistence.answering import SyncAnsweringConnection, answer_limit
 from wakeful.persistence.connecting import ConnectionSettings, sync_connection
 from wakeful.persistence.errors import Translated
 from wakeful.persistence.mappers.claims import claim_of
@@ -34,7 +35,7 @@ class PostgresLeaseKeeper:
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._settings = replace(settings, application_name=f"{settings.application_name} heartbeat")
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: SyncAnsweringConnection | None = None
         self._limit: timedelta | None = None
         self._called = False
         self._closed = False
@@ -103,17 +104,18 @@ class PostgresLeaseKeeper:
             self._drop_broken()
             raise
 
-    def _connected(self, owner: UUID, within: timedelta | None) -> psycopg.Connection[Any]:
+    def _connected(self, owner: UUID, within: timedelta | None) -> SyncAnsweringConnection:
         if self._connection is None:
             self._connection, self._limit = sync_connection(self._settings), None
             self._appear(self._connection, owner)
         if within is not None and within != self._limit:
             milliseconds = str(round(max(within, SHORTEST_WAIT).total_seconds() * 1000))
             self._connection.execute(_LIMITS, (milliseconds, milliseconds))
+            self._connection.answer_within = answer_limit(max(within, SHORTEST_WAIT))
             self._limit = within
         return self._connection
 
-    def _appear(self, connection: psycopg.Connection[Any], owner: UUID) -> None:
+    def _appear(self, connection: SyncAnsweringConnection, owner: UUID) -> None:
         """Before the first heartbeat on it, so that no lease is renewed by an owner that counts as gone."""
         row = connection.execute(BACKEND).fetchone()
         if row is None or row[0] != connection.info.backend_pid:

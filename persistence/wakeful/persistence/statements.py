@@ -52,7 +52,7 @@ class HotStatement:
 
 async def _answered(connection: Connection) -> pq.abc.PGresult:
     try:
-        result = await _last_result(connection.pgconn)
+        result = await _last_result(connection.pgconn, connection.answer_within)
     except asyncio.CancelledError:
         await _cancel(connection)
         raise
@@ -68,13 +68,14 @@ async def _cancel(connection: Connection) -> None:
     try:
         async with asyncio.timeout(_CANCEL_SECONDS):
             await connection.cancel_safe(timeout=_CANCEL_SECONDS)
-            await _last_result(connection.pgconn)
+            await _last_result(connection.pgconn, _CANCEL_SECONDS)
     except (psycopg.Error, TimeoutError):
         return
 
 
-async def _last_result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult:
-    """Send what is still to be sent, and return when the server is done with it."""
+async def _last_result(pgconn: pq.abc.PGconn, within_seconds: float) -> pq.abc.PGresult:
+    """Send what is still to be sent, and return when the server is done with it. A server that is silent for so long
+    counts as a lost connection."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[pq.abc.PGresult] = loop.create_future()
     exchange = _Exchange(pgconn, done)
@@ -84,9 +85,11 @@ async def _last_result(pgconn: pq.abc.PGconn) -> pq.abc.PGresult:
     if writing:
         # More than the socket takes at once. The server may want to be read before it reads on.
         loop.add_writer(socket, exchange.writable)
+    silence = loop.call_later(within_seconds, exchange.silent, within_seconds)
     try:
         return await done
     finally:
+        silence.cancel()
         loop.remove_reader(socket)
         if writing:
             loop.remove_writer(socket)
@@ -117,6 +120,11 @@ class _Exchange:
         except Exception as error:
             if not self._done.done():
                 self._done.set_exception(error)
+
+    def silent(self, seconds: float) -> None:
+        # Its pool closes the connection: not here, while the loop still watches a descriptor of that number.
+        if not self._done.done():
+            self._done.set_exception(psycopg.OperationalError(f"the server did not answer within {seconds:g} s"))
 
     def writable(self) -> None:
         try:

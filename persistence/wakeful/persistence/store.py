@@ -1,6 +1,7 @@
 """PostgreSQL behind every port: what a composition root opens."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -19,7 +20,7 @@ from wakeful.domain.ports.sweeps import ChildSweeps, Housekeeping, RunSweeps
 from wakeful.persistence.artifacts import PostgresArtifacts
 from wakeful.persistence.checkpoints import PostgresCheckpoints
 from wakeful.persistence.child_sweeps import PostgresChildSweeps
-from wakeful.persistence.connecting import ConnectionSettings, connector
+from wakeful.persistence.connecting import STATEMENT_TIMEOUT, ConnectionSettings, connector
 from wakeful.persistence.connections import HotPool
 from wakeful.persistence.control import PostgresRunControl
 from wakeful.persistence.engine import make_engine
@@ -99,13 +100,19 @@ class PostgresStore:
         artifact_bytes: ArtifactBytes | None = None,
         application_name: str = "wakeful",
         event_hints: bool = True,
+        statement_timeout: timedelta = STATEMENT_TIMEOUT,
     ) -> None:
-        """Nothing is connected. `role_prefix` None takes what `wakeful db upgrade` recorded, or the default."""
+        """Nothing is connected. `role_prefix` None takes what `wakeful db upgrade` recorded, or the default.
+
+        A statement is ended by the server after `statement_timeout`; a server that then says nothing is given up soon
+        after, and what was under way is unknown.
+        """
         self._addresses, self._role_prefix = addresses, role_prefix
         self._sizes = (pool_size, worker_pool_size)
         self._prepared_statements = prepared_statements
         self._artifact_bytes = artifact_bytes
         self._application_name, self._event_hints = application_name, event_hints
+        self._statement_timeout = statement_timeout
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
@@ -182,6 +189,7 @@ class PostgresStore:
             prepared_statements=self._prepared_statements,
             application_name=self._application_name,
             scoped=scoped,
+            statement_timeout=self._statement_timeout,
         )
 
     def _build(self, parts: _Parts, *, scoped: bool) -> None:
