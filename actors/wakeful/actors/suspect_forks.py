@@ -7,6 +7,7 @@ its children and ends; should it be killed itself, the kernel kills them (PR_SET
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -126,6 +127,8 @@ def main(descriptor: int, path: list[str], preload: list[str]) -> None:
     os.set_inheritable(descriptor, False)
     for module in ("wakeful.actors.suspect_child", *preload):
         importlib.import_module(module)
+    # Shared with every child for as long as nobody writes to it, and a collection would.
+    gc.freeze()
     ForkServer(control).serve()
 
 

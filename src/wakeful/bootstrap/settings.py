@@ -39,7 +39,6 @@ class Settings(BaseSettings):
         extra="forbid",
         hide_input_in_errors=True,
         env_ignore_empty=True,
-        use_attribute_docstrings=True,
     )
 
     database_url: SecretStr = SecretStr("")

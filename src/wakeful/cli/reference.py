@@ -3,6 +3,9 @@
 A test compares `docs/cli.md` with what this prints.
 """
 
+import ast
+import inspect
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -97,10 +100,26 @@ def _prose(text: str | None) -> str:
 def _settings() -> str:
     """Every setting with what its docstring says."""
     lines = ["| variable | what it is | default |", "| --- | --- | --- |"]
+    explained = _docstrings(Settings)
     for name, field in Settings.model_fields.items():
         default = "the user's data folder" if field.default_factory else str(field.default or "")
-        lines.append(f"| `{PREFIX}{name.upper()}` | {_prose(field.description)} | {default} |")
+        lines.append(f"| `{PREFIX}{name.upper()}` | {_prose(explained[name])} | {default} |")
     return "\n".join([*lines, ""])
+
+
+def _docstrings(model: type) -> dict[str, str]:
+    """What stands below each field in the source. Read here, not by the model: every process makes that one."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - the source of a class
+    return {
+        field.target.id: text.value.value
+        for field, text in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 if __name__ == "__main__":

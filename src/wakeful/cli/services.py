@@ -8,6 +8,7 @@ import typer
 
 from wakeful.bootstrap import build
 from wakeful.bootstrap.children import report_ready, watch_owner
+from wakeful.bootstrap.imports import imports_kept
 from wakeful.bootstrap.serving import serve
 from wakeful.bootstrap.settings import load_settings
 from wakeful.cli.output import note
@@ -40,8 +41,9 @@ def worker(
         raise ConfigurationError("a worker needs --app module:app (or WAKEFUL_APP)")
     served = [_class(each) for each in classes or []] or list(PriorityClass)
     floors = dict(_floor(each) for each in floor or [])
-    loaded = build.load_app(settings.app)
-    service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
+    with imports_kept():
+        loaded = build.load_app(settings.app)
+        service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
     watch_owner(owner_fd)
     said = f"worker serves {', '.join(service.agents)}"
     asyncio.run(serve(service, ready=lambda: _ready(ready_fd, said)))
@@ -51,7 +53,8 @@ def scheduler(ready_fd: ReadyFd = None, owner_fd: OwnerFd = None) -> None:
     """Run the sweeps until SIGTERM or Ctrl-C. Two at once are harmless."""
     settings = load_settings()
     _configure_logs()
-    service = build.scheduler(settings)
+    with imports_kept():
+        service = build.scheduler(settings)
     watch_owner(owner_fd)
     asyncio.run(serve(service, ready=lambda: _ready(ready_fd, "scheduler runs")))
 
