@@ -17,6 +17,7 @@ from support.pools import LEASE, Executions, let_expire, make_pool, memory, read
 
 from wakeful.actors.execution import SuspectDied
 from wakeful.actors.slots import Slots
+from wakeful.actors.suspect_forks import ForkedServer, fork_server
 from wakeful.actors.suspects import Suspects, SuspectSpec
 from wakeful.domain.ids import new_id
 from wakeful.domain.scopes import RunRef
@@ -33,8 +34,10 @@ def spec(does: str, folder: Path) -> SuspectSpec:
 
 
 @asynccontextmanager
-async def suspects(does: str, folder: Path, lease: timedelta = LEASE) -> AsyncIterator[Suspects]:
-    made = Suspects(spec(does, folder), lease=lease)
+async def suspects(
+    does: str, folder: Path, lease: timedelta = LEASE, forked: ForkedServer | None = None
+) -> AsyncIterator[Suspects]:
+    made = Suspects(spec(does, folder), lease=lease, forked=forked)
     try:
         yield made
     finally:
@@ -114,6 +117,26 @@ async def test_many_suspects_execute_at_once_and_only_one_of_them_dies(tmp_path:
             holding.draining = True
             holding.changed.set()
         assert set(await asyncio.gather(*rest)) == {Ending.HANDED_BACK}
+
+
+async def test_a_server_forked_beforehand_is_used_and_replaced_when_it_has_ended(tmp_path: Path) -> None:
+    async with suspects("complete", tmp_path, forked=(forked := fork_server())) as alone:
+        assert await alone.execute(await held(), renewing=lambda: None) is Ending.COMPLETED
+        assert parent_of(tmp_path) == forked.pid
+        os.kill(forked.pid, signal.SIGKILL)
+        await until(lambda: gone(forked.pid))
+        assert await alone.execute(await held(), renewing=lambda: None) is Ending.COMPLETED
+        assert parent_of(tmp_path) != forked.pid
+
+
+async def test_a_server_forked_beforehand_ends_with_the_worker_that_never_used_it(tmp_path: Path) -> None:
+    async with suspects("complete", tmp_path, forked=(forked := fork_server())):
+        assert not gone(forked.pid)
+    assert not Path(f"/proc/{forked.pid}").exists()  # reaped as well
+
+
+def parent_of(folder: Path) -> int:
+    return int((folder / "parent").read_text())
 
 
 @pytest.mark.spec("QUE-6")

@@ -47,6 +47,7 @@ class Body:
 
 
 def note_pid(folder: str) -> None:
+    Path(folder, "parent").write_text(str(os.getppid()))
     Path(folder, "pid").write_text(str(os.getpid()))
 
 

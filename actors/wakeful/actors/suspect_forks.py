@@ -1,8 +1,9 @@
-"""The fork server of suspects: `python -m wakeful.actors.suspect_forks`, a child of the worker.
+"""The fork server of suspects, a child of the worker.
 
-It imports once what every suspect needs and then forks one process per suspect, in milliseconds and from a process
-that has neither threads nor connections; a worker has both, and forking it would copy locks in mid-hold. It tells the
-worker how each child ended. When the worker is gone, whatever ended it, the control socket ends, this process kills
+It has imported what every suspect needs and forks one process per suspect, in milliseconds and from a process that has
+neither threads nor connections; a worker has both, and forking it would copy locks in mid-hold. So the server is forked
+off the worker before that has any (`fork_server`), or started anew (`python -m wakeful.actors.suspect_forks`). It tells
+the worker how each child ended. When the worker is gone, whatever ended it, the control socket ends, this process kills
 its children and ends; should it be killed itself, the kernel kills them (PR_SET_PDEATHSIG).
 """
 
@@ -16,11 +17,12 @@ import signal
 import socket
 import sys
 import traceback
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from wakeful.actors.suspect_orders import decode, encode
 
-__all__ = ["ForkServer", "main"]
+__all__ = ["ForkServer", "ForkedServer", "fork_server", "main"]
 
 _LINE_BYTES = 65_536
 
@@ -120,6 +122,41 @@ class ForkServer:
                     self._control.sendall(encode(ended))
 
 
+@dataclass(frozen=True, slots=True)
+class ForkedServer:
+    """A fork server beside this process, and our end of its control socket. Closing that ends it."""
+
+    pid: int
+    control: socket.socket = field(repr=False)
+
+
+def fork_server() -> ForkedServer:
+    """Fork the server off this process, which must have neither threads nor connections yet, nor a team's code: that is
+    loaded by each suspect anew. What was imported is shared between all of them."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            ours.close()
+            os.setsid()  # a terminal's Ctrl-C is for the worker, which drains
+            _serve(theirs)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)  # never back into the worker's frames
+    theirs.close()
+    return ForkedServer(pid, ours)
+
+
+def _serve(control: socket.socket) -> None:
+    # Shared with every child for as long as nobody writes to it, and a collection would.
+    gc.freeze()
+    gc.enable()
+    ForkServer(control).serve()
+
+
 def main(descriptor: int, path: list[str], preload: list[str]) -> None:
     """`path` is the worker's `sys.path`: what it could import, its suspects can."""
     sys.path[:] = path
@@ -127,9 +164,7 @@ def main(descriptor: int, path: list[str], preload: list[str]) -> None:
     os.set_inheritable(descriptor, False)
     for module in ("wakeful.actors.suspect_child", *preload):
         importlib.import_module(module)
-    # Shared with every child for as long as nobody writes to it, and a collection would.
-    gc.freeze()
-    ForkServer(control).serve()
+    _serve(control)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,46 @@
 """Executing suspects: each alone in a process of its own, so that a poison run takes no neighbour with it."""
 
 import asyncio
-import contextlib
 import itertools
-import json
-import signal
 import socket
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from wakeful.actors.execution import SuspectDied
+from wakeful.actors.suspect_forks import ForkedServer
 from wakeful.actors.suspect_orders import Order, SuspectSpec, decode, encode
+from wakeful.actors.suspect_server import Forks
 from wakeful.runtime.holding import Holding
 from wakeful.runtime.outcomes import Ending
 
 __all__ = ["SuspectSpec", "Suspects"]
 
 _START_SECONDS = 60.0
-_STOP_SECONDS = 5.0
 _LAST_WORDS_SECONDS = 1.0
 
 
 class Suspects:
     """Implements `wakeful.actors.execution.ExecutesSuspects` for one event loop.
 
-    The fork server starts with the first suspect, which takes about a second; every further one starts in
-    milliseconds. One that ended is started again with the next suspect.
+    With a fork server that this process was forked beside, every suspect starts in milliseconds. Without one, or when
+    it has ended, one is started with the next suspect, which takes a second or two.
     """
 
-    def __init__(self, spec: SuspectSpec, *, lease: timedelta, heartbeat: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        spec: SuspectSpec,
+        *,
+        lease: timedelta,
+        heartbeat: timedelta | None = None,
+        forked: ForkedServer | None = None,
+    ) -> None:
         """Nothing is started. `heartbeat` is a third of the lease unless given."""
         self._spec, self._lease, self._heartbeat = spec, lease, heartbeat or lease / 3
         self._numbers = itertools.count(1)
         self._starting = asyncio.Lock()
-        self._forks: _Forks | None = None
+        self._forked = forked
+        self._forks: Forks | None = None
 
     async def execute(self, holding: Holding, *, renewing: Callable[[], None]) -> Ending:
         """See the port. A drain asked of `holding` is passed on; cancelling kills the process, and so does not being
@@ -73,92 +78,25 @@ class Suspects:
     async def stop(self) -> None:
         """Kill every suspect's process and the fork server; on return none is left. Twice changes nothing."""
         async with self._starting:
+            if (forked := self._take_forked()) is not None:
+                self._forks = await Forks.adopt(forked)
             if self._forks is not None:
                 await self._forks.stop()
                 self._forks = None
 
-    async def _running_forks(self) -> "_Forks":
+    async def _running_forks(self) -> Forks:
         async with self._starting:
+            if (forked := self._take_forked()) is not None:
+                self._forks = await Forks.adopt(forked)
             if self._forks is None or not self._forks.alive:
                 if self._forks is not None:
                     await self._forks.stop()
-                self._forks = await _Forks.launch(self._spec.preload)
+                self._forks = await Forks.launch(self._spec.preload)
             return self._forks
 
-
-class _Forks:
-    """The fork server as its worker sees it."""
-
-    def __init__(
-        self, process: asyncio.subprocess.Process, control: socket.socket, writer: asyncio.StreamWriter
-    ) -> None:
-        self._process, self._control, self._writer = process, control, writer
-        self._ended: dict[int, asyncio.Future[int]] = {}
-        self._reading: asyncio.Task[None] | None = None
-
-    @classmethod
-    async def launch(cls, preload: tuple[str, ...]) -> "_Forks":
-        ours, theirs = socket.socketpair()
-        # A session of its own: a terminal's Ctrl-C is for the worker, which drains.
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "wakeful.actors.suspect_forks",
-            str(theirs.fileno()),
-            json.dumps(sys.path),
-            *preload,
-            stdin=asyncio.subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
-        theirs.close()
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        forks = cls(process, ours, writer)
-        forks._reading = asyncio.create_task(forks._read(reader), name="suspects")
-        return forks
-
-    @property
-    def alive(self) -> bool:
-        return self._reading is not None and not self._reading.done()
-
-    def start(self, number: int, child: socket.socket) -> "asyncio.Future[int]":
-        """Fork a process that talks over `child`; its exit status, once it ended."""
-        ended = self._ended[number] = asyncio.get_running_loop().create_future()
-        # Past the transport, which cannot pass descriptors; it never has anything buffered, see `kill`.
-        socket.send_fds(self._control, [encode({"start": number})], [child.fileno()])
-        return ended
-
-    def kill(self, number: int) -> None:
-        with contextlib.suppress(OSError):
-            self._control.send(encode({"kill": number}))
-
-    async def stop(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-        try:
-            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        if self._reading is not None:
-            await asyncio.wait({self._reading})
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while line := await reader.readline():
-                message = decode(line)
-                ended = self._ended.pop(message["ended"])
-                if not ended.done():
-                    ended.set_result(message["status"])
-        except OSError:
-            pass
-        finally:
-            # The server is gone, and its children with it.
-            for ended in self._ended.values():
-                if not ended.done():
-                    ended.set_result(-signal.SIGKILL)
-            self._ended.clear()
+    def _take_forked(self) -> ForkedServer | None:
+        forked, self._forked = self._forked, None
+        return forked
 
 
 async def _pass_on(holding: Holding, writer: asyncio.StreamWriter) -> None:

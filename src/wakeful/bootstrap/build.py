@@ -5,6 +5,8 @@ or the runtime, and the command line starts in a fraction of a second.
 """
 
 import asyncio
+import sys
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from wakeful.domain.runs import Submission, Submitted
 from wakeful.domain.states import PriorityClass
 
 if TYPE_CHECKING:
+    from wakeful.actors.suspect_forks import ForkedServer
     from wakeful.actors.wakeups import BrokerWakeups
     from wakeful.app import App
     from wakeful.bootstrap.scheduler import Scheduler
@@ -30,6 +33,7 @@ __all__ = [
     "open_wakeups",
     "scheduler",
     "store",
+    "suspect_forks",
     "wakeups",
     "worker",
 ]
@@ -116,6 +120,15 @@ async def open_client(settings: Settings) -> AsyncIterator[ClientParts]:
         await opened.close()
 
 
+def suspect_forks() -> "ForkedServer | None":
+    """Fork the server of suspects' processes off this one, with a worker's code imported and no team's. None where
+    forking is not safe: one is started when it is needed then. Call it before anything starts a thread."""
+    from wakeful.actors.suspect_forks import fork_server
+    from wakeful.bootstrap import worker as _imported  # noqa: F401 - what every suspect needs
+
+    return fork_server() if sys.platform == "linux" and threading.active_count() == 1 else None
+
+
 def load_app(target: str) -> "App":
     """The App that `module:name` names. Raises ConfigurationError."""
     from wakeful.bootstrap import apps
@@ -131,12 +144,21 @@ def worker(
     classes: Sequence[PriorityClass] = tuple(PriorityClass),
     floors: Mapping[PriorityClass, int] | None = None,
     consume: bool = True,
+    forked: "ForkedServer | None" = None,
 ) -> "Worker":
     """A worker that serves the app's agents, not started. `slots` runs at once (the setting when None), of
     `classes` only, `floors` of them reserved per class. Without `consume` it reads no broker: call its `hint`."""
     from wakeful.bootstrap.worker import Worker
 
-    return Worker(settings, app, slots=slots or settings.slots, classes=classes, floors=floors or {}, consume=consume)
+    return Worker(
+        settings,
+        app,
+        slots=slots or settings.slots,
+        classes=classes,
+        floors=floors or {},
+        consume=consume,
+        forked=forked,
+    )
 
 
 def scheduler(settings: Settings) -> "Scheduler":

@@ -9,6 +9,7 @@ from wakeful.actors.broker import make_broker
 from wakeful.actors.pool import Pool
 from wakeful.actors.slots import Slots
 from wakeful.actors.suspect_child import SuspectHost
+from wakeful.actors.suspect_forks import ForkedServer
 from wakeful.actors.suspects import Suspects, SuspectSpec
 from wakeful.actors.worker import Worker as ActorsWorker
 from wakeful.app import App
@@ -39,13 +40,14 @@ class Worker:
         classes: Sequence[PriorityClass],
         floors: Mapping[PriorityClass, int],
         consume: bool = True,
+        forked: ForkedServer | None = None,
     ) -> None:
         """Raises ConfigurationError for an app without agents and for floors that do not fit. Without `consume`
         nothing is read from the broker here: whoever does calls `hint`."""
         self._settings = settings
         self._catalogue = catalogue_of(app)
         self._slots = Slots(slots, floors=floors, classes=classes)
-        self._consume = consume
+        self._consume, self._forked = consume, forked
         self._open: AsyncExitStack | None = None
         self._worker: ActorsWorker | None = None
 
@@ -113,7 +115,7 @@ class Worker:
             settings=self._settings.explicit(),
             preload=("wakeful.bootstrap.worker",),
         )
-        return Suspects(spec, lease=self._settings.lease, heartbeat=self._settings.heartbeat)
+        return Suspects(spec, lease=self._settings.lease, heartbeat=self._settings.heartbeat, forked=self._forked)
 
     def _broker(self) -> Any:
         url = self._settings.broker_url

@@ -42,8 +42,9 @@ def worker(
     served = [_class(each) for each in classes or []] or list(PriorityClass)
     floors = dict(_floor(each) for each in floor or [])
     with imports_kept():
+        forked = build.suspect_forks()
         loaded = build.load_app(settings.app)
-        service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors)
+        service = build.worker(settings, loaded, slots=slots, classes=served, floors=floors, forked=forked)
     watch_owner(owner_fd)
     said = f"worker serves {', '.join(service.agents)}"
     asyncio.run(serve(service, ready=lambda: _ready(ready_fd, said)))
