@@ -112,18 +112,29 @@ class Bench:
         return self._valkey.url
 
     @contextlib.asynccontextmanager
-    async def worker(self, database: Database, *arguments: str, broker_url: str | None = None) -> AsyncIterator[Child]:
+    async def worker(
+        self, database: Database, *arguments: str, broker_url: str | None = None, **settings: Any
+    ) -> AsyncIterator[Child]:
         """A `wakeful worker` process that serves the benchmark's agents; ready on entry, gone on exit."""
+        command = ["worker", "--app", "benchmarks.sample:app", *arguments]
+        async with self._process(command, database, broker_url=broker_url, **settings) as child:
+            yield child
+
+    @contextlib.asynccontextmanager
+    async def scheduler(
+        self, database: Database, *, broker_url: str | None = None, **settings: Any
+    ) -> AsyncIterator[Child]:
+        """A `wakeful scheduler` process, likewise."""
+        async with self._process(["scheduler"], database, broker_url=broker_url, **settings) as child:
+            yield child
+
+    @contextlib.asynccontextmanager
+    async def _process(self, command: list[str], database: Database, **settings: Any) -> AsyncIterator[Child]:
         environment = {
-            **database.settings(broker_url=broker_url, artifacts_directory=self.folder / "artifacts").environment(),
+            **database.settings(artifacts_directory=self.folder / "artifacts", **settings).environment(),
             "PYTHONPATH": str(ROOT),
         }
-        child = Child(
-            ["worker", "--app", "benchmarks.sample:app", *arguments],
-            environment=environment,
-            log=self.folder / "worker.log",
-            name="worker",
-        )
+        child = Child(command, environment=environment, log=self.folder / f"{command[0]}.log", name=command[0])
         try:
             await asyncio.to_thread(child.start)
             await asyncio.to_thread(child.wait_ready)

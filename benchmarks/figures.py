@@ -1,6 +1,6 @@
 """Every figure, in the order in which they are measured and shown."""
 
-from benchmarks import append, claims, steps, throughput, waiting, wakeup
+from benchmarks import append, claims, recovery, steps, throughput, waiting, wakeup
 from benchmarks.figure import Figure
 
 __all__ = ["FIGURES"]
@@ -12,4 +12,5 @@ FIGURES: tuple[Figure, ...] = (
     *steps.FIGURES,
     *throughput.FIGURES,
     *waiting.FIGURES,
+    *recovery.FIGURES,
 )

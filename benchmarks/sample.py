@@ -9,9 +9,11 @@ from wakeful.app import App
 from wakeful.domain.content import ProposedCall
 from wakeful.domain.models import ModelRequest, ModelResponse, OnDelta
 
-__all__ = ["CLOCK", "LAG", "STEPS", "TRIVIAL", "WAITING", "app"]
+__all__ = ["CLOCK", "LAG", "PHOENIX", "STEPS", "TRIVIAL", "WAITING", "app"]
 
 CLOCK, TRIVIAL, STEPS, WAITING, LAG = "clock", "trivial", "steps", "waiting", "lag"
+PHOENIX = "phoenix"
+"""Waits for ever in its first execution, and says in the second when that asked."""
 
 LAG_TICK_SECONDS = 0.01
 
@@ -30,7 +32,9 @@ class SampleProvider:
                 return ModelResponse(content=str(time.monotonic_ns()))
             case "steps":
                 return _step(request)
-            case "waiting":
+            case "phoenix" if request.run.lease_epoch > 1:
+                return ModelResponse(content=str(time.monotonic_ns()))
+            case "waiting" | "phoenix":
                 await asyncio.Event().wait()
             case "lag":
                 return ModelResponse(content=json.dumps(await _lag(float(request.run.metadata["seconds"]))))
@@ -72,3 +76,4 @@ app.agent(TRIVIAL, model="sample:trivial")
 app.agent(STEPS, model="sample:steps", tools=[double])
 app.agent(WAITING, model="sample:waiting")
 app.agent(LAG, model="sample:lag")
+app.agent(PHOENIX, model="sample:phoenix")

@@ -129,10 +129,22 @@ async def test_a_server_forked_beforehand_is_used_and_replaced_when_it_has_ended
         assert parent_of(tmp_path) != forked.pid
 
 
+async def test_a_suspects_process_is_in_its_workers_session_and_out_of_its_terminals_reach(tmp_path: Path) -> None:
+    for forked in (None, fork_server()):
+        async with suspects("complete", tmp_path, forked=forked) as alone:
+            await alone.execute(await held(), renewing=lambda: None)
+        assert int((tmp_path / "session").read_text()) == os.getsid(0)
+        assert int((tmp_path / "group").read_text()) != os.getpgid(0)
+
+
 async def test_a_server_forked_beforehand_ends_with_the_worker_that_never_used_it(tmp_path: Path) -> None:
     async with suspects("complete", tmp_path, forked=(forked := fork_server())):
         assert not gone(forked.pid)
-    assert not Path(f"/proc/{forked.pid}").exists()  # reaped as well
+    assert reaped(forked.pid)
+
+
+def reaped(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
 
 
 def parent_of(folder: Path) -> int:

@@ -48,6 +48,8 @@ class Body:
 
 def note_pid(folder: str) -> None:
     Path(folder, "parent").write_text(str(os.getppid()))
+    Path(folder, "session").write_text(str(os.getsid(0)))
+    Path(folder, "group").write_text(str(os.getpgid(0)))
     Path(folder, "pid").write_text(str(os.getpid()))
 
 

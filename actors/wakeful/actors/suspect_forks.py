@@ -139,7 +139,7 @@ def fork_server() -> ForkedServer:
         code = 1
         try:
             ours.close()
-            os.setsid()  # a terminal's Ctrl-C is for the worker, which drains
+            os.setpgid(0, 0)  # a terminal's Ctrl-C is for the worker, which drains
             _serve(theirs)
             code = 0
         except BaseException:

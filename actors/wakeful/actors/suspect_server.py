@@ -53,7 +53,7 @@ class Forks:
     @classmethod
     async def launch(cls, preload: tuple[str, ...]) -> "Forks":
         ours, theirs = socket.socketpair()
-        # A session of its own: a terminal's Ctrl-C is for the worker, which drains.
+        # A group of its own: a terminal's Ctrl-C is for the worker, which drains.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -63,7 +63,7 @@ class Forks:
             *preload,
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
-            start_new_session=True,
+            process_group=0,
         )
         theirs.close()
         return await cls._over(process, ours)

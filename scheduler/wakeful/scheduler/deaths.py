@@ -27,7 +27,7 @@ __all__ = ["DeathCounts", "DeathSweep", "DeathSweepConfig"]
 _log = structlog.get_logger(__name__)
 
 CAUSE = "worker_died"
-LOOKS_PER_NOTICE = 12
+LOOKS_PER_NOTICE = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DeathSweepConfig(SweepConfig):
 
     @classmethod
     def of(cls, notice: timedelta, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> "DeathSweepConfig":
-        """Looking a dozen times per notice."""
+        """Looking two dozen times per notice: that is how late a death is seen, and again how late it is proved."""
         return cls(interval=notice / LOOKS_PER_NOTICE, notice=notice, max_attempts=max_attempts)
 
 

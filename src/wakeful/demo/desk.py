@@ -14,7 +14,7 @@ from wakeful.demo import orders
 from wakeful.demo.stories import script
 from wakeful.domain.errors import ConfigurationError
 from wakeful.faults.ledger import LedgerClient
-from wakeful.faults.owners import OwnerNotes, WitnessedProvider, this_is_a_worker
+from wakeful.faults.owners import OwnerNotes, WitnessedProvider
 from wakeful.models.scripted import ScriptedProvider
 
 __all__ = ["AGENT", "LEDGER_VARIABLE", "desk_app", "effect", "owner_notes"]
@@ -102,5 +102,4 @@ def __getattr__(name: str) -> App:
     socket = os.environ.get(LEDGER_VARIABLE)
     if not socket:
         raise ConfigurationError("this app is started by `wakeful demo`, which gives it an effect ledger")
-    this_is_a_worker()
     return desk_app(LedgerClient(Path(socket)), owner_notes(Path(socket)))

@@ -7,15 +7,7 @@ from uuid import UUID
 
 from wakeful.domain.models import ModelProvider, ModelRequest, ModelResponse, OnDelta
 
-__all__ = ["OwnerNotes", "WitnessedProvider", "this_is_a_worker"]
-
-WORKER_VARIABLE = "FAULTS_WORKER_PID"
-"""Inherited by the processes in which a worker executes suspects: they die with it, and are not its children."""
-
-
-def this_is_a_worker() -> None:
-    """Said by the app of a worker, in the worker and again in its suspects' processes; the first time counts."""
-    os.environ.setdefault(WORKER_VARIABLE, str(os.getpid()))
+__all__ = ["OwnerNotes", "WitnessedProvider"]
 
 
 class OwnerNotes:
@@ -26,12 +18,13 @@ class OwnerNotes:
         self._noted: set[tuple[UUID, int]] = set()
 
     def note(self, owner: UUID) -> None:
-        """Note that this process executes runs under leases of `owner`, and which worker it belongs to."""
+        """Note that this process executes runs under leases of `owner`, and which worker it belongs to: a suspect's
+        process is in the session of the worker, which leads it."""
         if (owner, os.getpid()) in self._noted:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / str(owner)).open("a", encoding="ascii") as file:
-            file.write(f"{os.getpid()} {os.environ.get(WORKER_VARIABLE, os.getpid())}\n")
+            file.write(f"{os.getpid()} {os.getsid(0)}\n")
         self._noted.add((owner, os.getpid()))
 
     def read(self) -> Mapping[UUID, frozenset[int]]:

@@ -10,7 +10,7 @@ from wakeful.domain.errors import ConfigurationError
 from wakeful.domain.states import IdempotencyClass
 from wakeful.domain.tools import RetryPolicy, Tool, ToolCall, ToolFailed
 from wakeful.faults.ledger import LedgerClient
-from wakeful.faults.owners import OwnerNotes, WitnessedProvider, this_is_a_worker
+from wakeful.faults.owners import OwnerNotes, WitnessedProvider
 from wakeful.faults.replay.plan import Workload, effect_name
 from wakeful.faults.replay.workload_file import read_workload
 from wakeful.models.recording import RecordedCall
@@ -88,7 +88,6 @@ def _app_of_this_process() -> App:
         raise ConfigurationError(
             f"this app is started by `wakeful replay`, which says in {WORKLOAD_VARIABLE} what to do"
         )
-    this_is_a_worker()
     return replay_app(read_workload(Path(path)))
 
 
