@@ -62,7 +62,28 @@ async def block_the_loop(call: ToolCall, seconds: float) -> str:
     return "blocked"
 
 
+@app.tool(idempotency="idempotent", timeout_seconds=120)
+async def rest(call: ToolCall, seconds: float) -> str:
+    """Take a while."""
+    await asyncio.sleep(seconds)
+    return "rested"
+
+
+@app.tool(idempotency="non_idempotent", timeout_seconds=120)
+async def buy(call: ToolCall, seconds: float) -> str:
+    """Buy something, in a while. Never twice."""
+    note(call, f"bought-{call.key}")
+    await asyncio.sleep(seconds)
+    return "bought"
+
+
 SCRIPTS = {
+    "errand": [
+        calls(call("rest", seconds=0.2), call("buy", seconds=0.3), call("rest", seconds=0.6)),
+        calls(call("rest", seconds=0.3)),
+        calls(call("buy", seconds=0.2)),
+        say("done"),
+    ],
     "quick": [say("done")],
     "gate": [calls(call("wait_for_gate", gate="gate")), say("done")],
     "pay": [calls(call("pay", gate="gate")), say("done")],
@@ -70,5 +91,8 @@ SCRIPTS = {
     "block": [calls(call("block_the_loop", seconds=4.0)), say("done")],
 }
 app.model_provider("scripted", ScriptedProvider(SCRIPTS))
+TOOLS = [wait_for_gate, pay, take_the_process_along, block_the_loop, rest, buy]
 for name in SCRIPTS:
-    app.agent(name, model=f"scripted:{name}", tools=[wait_for_gate, pay, take_the_process_along, block_the_loop])
+    app.agent(
+        name, model=f"scripted:{name}", tools=[wait_for_gate, pay, take_the_process_along, block_the_loop, rest, buy]
+    )
