@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from support.runs import Office
-from test_no_crash_point_changes_what_happens import SCRIPTS, answer, build, checked
+from support.shapes import SCRIPTS, answer, build, checked
 
 from wakeful.domain.appends import Append, Appended
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.events import Event
+from wakeful.domain.events.turns import CallEnded
 from wakeful.domain.scopes import RunRef, SessionRef
 from wakeful.domain.states import InvocationStatus, RunStatus
 from wakeful.runtime.outcomes import Ending
@@ -87,7 +88,8 @@ async def test_a_cancel_at_any_append_ends_the_run_with_one_result_per_call(shap
             assert run.status is RunStatus.CANCELLED, (at, run.failure)
             assert types.count("run.cancelled") == 1
         checked(await place.conversation(ref))
-        ended = [event.payload.invocation_id for event in await place.events(ref) if hasattr(event.payload, "result")]
+        payloads = [event.payload for event in await place.events(ref)]
+        ended = [payload.invocation_id for payload in payloads if isinstance(payload, CallEnded)]
         assert sorted(ended) == sorted(call.id for call in await place.calls(ref))
         assert max(effects.values(), default=0) <= 1
         for call in await place.calls(ref):

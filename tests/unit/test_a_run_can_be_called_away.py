@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from support.runs import Office, office
 
 from wakeful.app import App, ToolCall
+from wakeful.domain.appends import Append, Appended
+from wakeful.domain.errors import Unavailable
+from wakeful.domain.events import Event
 from wakeful.domain.models import ModelRequest, ModelResponse, OnDelta
+from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.states import InvocationStatus, RunStatus
 from wakeful.models.scripted import call, calls, say
 from wakeful.runtime.holding import Holding
@@ -106,6 +111,39 @@ async def test_a_drain_waits_for_a_call_that_cannot_be_repeated() -> None:
     assert only.status is InvocationStatus.COMPLETED
     assert await place.office.work() == [Ending.COMPLETED]
     assert place.effects == ["unsafe"]
+
+
+class Away:
+    """A log of a database that cannot be reached, until it can."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self.failures = 0
+
+    async def append(self, append: Append) -> Appended:
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("away")
+        return await self._log.append(append)
+
+    async def read(self, *given: Any, **options: Any) -> list[Event]:
+        return await self._log.read(*given, **options)
+
+
+async def test_a_drain_outlasts_a_short_outage_and_hands_back_uncounted() -> None:
+    place = Place()
+    await place.office.submit("model", "Go")
+    [claim] = await place.office.claim()
+    holding = place.office.holding(claim)
+    log = Away(place.office.store.log)
+    execution = asyncio.ensure_future(place.office.executor(log).execute(holding))
+    await place.reached.wait()
+    log.failures = 3
+    drain(holding)
+    assert await execution is Ending.HANDED_BACK
+    assert log.failures == 0
+    run = await place.office.run(holding.lease.run)
+    assert (run.status, run.lease_expirations) == (RunStatus.QUEUED, 0)
 
 
 @pytest.mark.parametrize(

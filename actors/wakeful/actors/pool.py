@@ -136,8 +136,10 @@ class Pool:
         await self._claimer.stop()
         for holding in self._holdings.all():
             _ask_back(holding)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace.total_seconds())
+        end = self._loop.time() + grace.total_seconds()
+        while self._tasks and (left := end - self._loop.time()) > 0:
+            # Not once: a claim whose answer was lost may still be adopted, and is asked back then.
+            await asyncio.wait(self._tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         await self._cancel_rest()
         if self._suspect_runner is not None:
             await self._suspect_runner.stop()

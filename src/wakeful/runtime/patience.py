@@ -21,8 +21,8 @@ T = TypeVar("T")
 async def until_answered(holding: Holding, longest_pause: timedelta, attempt: Callable[[], Awaitable[T]]) -> T:
     """Try until the database answers. `attempt` must be safe to repeat after an unknown outcome: the same ids.
 
-    The heartbeat, not this loop, decides when the lease is lost: then Fenced is raised. A draining process does not
-    wait: Unavailable is raised.
+    The heartbeat, not this loop, decides when the lease is lost: then Fenced is raised. A draining process waits as
+    well, for as long as its grace lets this go on: after a short outage the run is handed back, not left to its lease.
     """
     pause = _FIRST_PAUSE_SECONDS
     while True:
@@ -31,8 +31,6 @@ async def until_answered(holding: Holding, longest_pause: timedelta, attempt: Ca
         except Unavailable as error:
             if holding.lost:
                 raise Fenced(holding.lease.run.run_id, holding.lease.epoch) from error
-            if holding.draining:
-                raise
             _log.warning("run.database_unavailable", error=error.code)
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest_pause.total_seconds())
