@@ -153,7 +153,7 @@ async def _append_until(
             NewEvent(AssistantMessageCreated(step=1, content=TEXT), actor, run_id=lease.run.run_id)
             for _ in range(events)
         )
-        await store.log.append(Append(lease.run.session, new, lease=lease, run=RunChange(step=1)))
+        await store.log.append(Append(lease.run.session, new, lease=lease, run=RunChange(step=done)))
         done += 1
     return done
 

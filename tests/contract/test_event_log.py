@@ -57,12 +57,15 @@ async def test_an_event_is_read_as_it_was_written(world: World) -> None:
     assert (read.tenant_id, read.session_id) == (lease.run.tenant_id, lease.run.session_id)
 
 
-async def test_the_time_of_an_append_is_the_time_of_its_events_and_of_its_run(world: World) -> None:
+async def test_the_time_of_an_append_is_the_time_of_its_events_and_of_what_it_changes_in_its_run(world: World) -> None:
     lease = await world.running()
     appended = await world.append(lease, note("a"), note("b"))
     facts = await world.facts(lease.run)
     assert [event.created_at for event in facts.events[-2:]] == [appended.at, appended.at]
-    assert facts.run.updated_at == appended.at
+    assert facts.run.updated_at < appended.at
+    stepped = (await world.turn(lease)).at
+    facts = await world.facts(lease.run)
+    assert (facts.run.updated_at, facts.events[-1].created_at) == (stepped, stepped)
 
 
 async def test_times_never_move_back_along_the_log(world: World) -> None:

@@ -68,6 +68,7 @@ class HotPool:
         # that gives back and takes again at once would otherwise pass everybody who waits.
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._count = 0
+        self._connecting: set[asyncio.Task[Connection]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
@@ -89,6 +90,8 @@ class HotPool:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_exception(Unavailable("the store was closed"))
+        if self._connecting:
+            await asyncio.wait(self._connecting)
 
     def connection(self) -> _Taken:
         """One connection for the length of an `async with`. Raises Unavailable when none is free for long."""
@@ -118,11 +121,28 @@ class HotPool:
             self._count += 1
         elif (connection := await self._turn()) is not None:
             return connection
+        return await self._new()
+
+    async def _new(self) -> Connection:
+        """A connection of its own task: a caller that is cancelled leaves no half-made one behind, and the pool gets
+        what it began."""
+        making = asyncio.ensure_future(self._connect())
+        self._connecting.add(making)
+        making.add_done_callback(self._connecting.discard)
         try:
-            return await self._connect()
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(self._arrived)
+            raise
         except BaseException:
             self._free_place()
             raise
+
+    def _arrived(self, making: "asyncio.Task[Connection]") -> None:
+        if making.cancelled() or making.exception() is not None:
+            self._free_place()
+        else:
+            self.give(making.result())
 
     def give(self, connection: Connection) -> None:
         """Take it back. Never waits, so that no cancellation can come between."""

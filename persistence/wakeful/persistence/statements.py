@@ -42,12 +42,20 @@ class HotStatement:
             pgconn.send_query_params(self._statement, parameters, result_format=_BINARY)
         else:
             if connection not in self._prepared:
-                pgconn.send_prepare(self._name, self._statement)
-                await _answered(connection)
-                self._prepared.add(connection)
+                await self._prepare(connection)
             pgconn.send_query_prepared(self._name, parameters, result_format=_BINARY)
         result = await _answered(connection)
         return tuple(result.get_value(0, column) for column in range(result.nfields))
+
+    async def _prepare(self, connection: Connection) -> None:
+        connection.pgconn.send_prepare(self._name, self._statement)
+        try:
+            await _answered(connection)
+        except asyncio.CancelledError:
+            # The name may be taken or not, and nobody read the answer: the pool closes what is closed already.
+            connection.pgconn.finish()
+            raise
+        self._prepared.add(connection)
 
 
 async def _answered(connection: Connection) -> pq.abc.PGresult:

@@ -53,7 +53,7 @@ CREATE TABLE wakeful.sessions (
     CONSTRAINT ck_sessions_metadata CHECK (jsonb_typeof(metadata) = 'object'),
     CONSTRAINT ck_sessions_next_event_sequence CHECK (next_event_sequence >= 1)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX ix_sessions_by_principal ON wakeful.sessions (tenant_id, principal_id, updated_at DESC, id);
+CREATE INDEX ix_sessions_by_principal ON wakeful.sessions (tenant_id, principal_id, id);
 CREATE UNIQUE INDEX uq_sessions_purpose ON wakeful.sessions (tenant_id, purpose) WHERE purpose IS NOT NULL;
 """
 

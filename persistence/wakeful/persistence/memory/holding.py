@@ -100,6 +100,8 @@ def _changed(call: Invocation, change: InvocationChange, at: datetime) -> Invoca
 
 def change_run(records: Records, run: Run, change: RunChange, at: datetime) -> None:
     """Raises CancelAsked or Arrived when the run may not be released as asked."""
+    if change == RunChange():
+        return
     status = change.status or RunStatus.RUNNING
     _allow(records, run, status)
     run = replace(

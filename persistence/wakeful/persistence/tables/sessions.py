@@ -21,8 +21,9 @@ class SessionRow(Base):
         CheckConstraint("status IN ('active', 'closed')", name="status"),
         CheckConstraint("jsonb_typeof(metadata) = 'object'", name="metadata"),
         CheckConstraint("next_event_sequence >= 1", name="next_event_sequence"),
-        # A principal's sessions, most recently active first, with (updated_at, id) as the cursor.
-        Index("ix_sessions_by_principal", "tenant_id", "principal_id", text("updated_at DESC"), "id"),
+        # Without updated_at, though lists are sorted by it: every append writes it, and a column in no index is
+        # updated in place.
+        Index("ix_sessions_by_principal", "tenant_id", "principal_id", "id"),
         # The one system session of a tenant for a purpose (maintenance, rebuilds).
         Index(
             "uq_sessions_purpose",
