@@ -4,7 +4,6 @@ import asyncio
 import select
 from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
 from support.database import Database
 
@@ -56,7 +55,7 @@ async def test_what_a_cancelled_caller_began_to_connect_serves_the_next_one(data
     made: list[Connection] = []
     begun = asyncio.Event()
 
-    async def counted() -> psycopg.AsyncConnection[object]:
+    async def counted() -> Connection:
         begun.set()
         made.append(await connect())
         return made[-1]
