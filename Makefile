@@ -11,6 +11,7 @@ endif
 
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
+SEED ?= 1
 
 ##@ Run it
 
@@ -47,7 +48,13 @@ wheel-test: .venv/.ready ## build the wheel and run the tests against it with th
 replay: .venv/.ready ## replay every recorded conversation, without and with faults
 	$(PYTEST) tests/replay
 
-chaos: .venv/.ready ## the slow fault tests
+chaos: .venv/.ready ## half an hour of faults from one seed (SEED=...), with its coverage
+	$(BIN)/wakeful chaos --minutes 25 --seed $(SEED)
+	$(BIN)/wakeful chaos --minutes 5 --seed $(SEED) --storm-only --lease 30
+
+chaos-full: .venv/.ready ## every crash point, 500 pairs, 300 programs and two storms, however long; the slow tests
+	$(BIN)/wakeful chaos --full --seed $(SEED)
+	$(BIN)/wakeful chaos --full --seed $(SEED) --storm-only --lease 30
 	$(PYTEST) -m slow --ignore=tests/replay
 
 bench: .venv/.ready ## measure, print a table and write benchmarks/results.json
@@ -66,4 +73,4 @@ help: ## this list
 	@tools/bootstrap
 	@touch $@
 
-.PHONY: demo up doctor migrate test lint types check wheel-test replay chaos bench clean help
+.PHONY: demo up doctor migrate test lint types check wheel-test replay chaos chaos-full bench clean help

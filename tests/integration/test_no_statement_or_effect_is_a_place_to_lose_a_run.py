@@ -4,13 +4,14 @@ Every statement and effect, before and after, and hundreds of pairs are behind `
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from support.database import ROLE_PREFIX, Database, database_from
 
 from wakeful.embedded import EmbeddedPostgres
 from wakeful.faults.crashes import Experiment, Lab, parse_experiment
-from wakeful.faults.crashes.coverage import one_of_each_kind
+from wakeful.faults.crashes.coverage import one_of_each_kind, random_programs
 from wakeful.faults.crashes.shapes import SHAPES
 
 pytestmark = [pytest.mark.spec("REC-1", "REC-7", "REC-8", "LOG-3"), pytest.mark.gate("crash_recovery")]
@@ -47,6 +48,12 @@ def test_a_death_in_any_state_leads_to_the_same_end(lab: Lab, shape: str) -> Non
 def test_a_death_while_another_death_is_recovered_from_leads_to_the_same_end(lab: Lab) -> None:
     for name in ("sequence:29:after+9:after", "batch:28:after+22:before", "question:30:after+12:before"):
         assert len(performed(lab, parse_experiment(name))) == 2
+
+
+def test_random_programs_with_random_deaths_end_as_they_would_have(lab: Lab) -> None:
+    """A sample of the hundreds behind `make chaos`."""
+    for experiment in islice(random_programs(lab.points, 4), 3):
+        performed(lab, experiment)
 
 
 def test_a_point_that_is_never_reached_is_no_proof(lab: Lab) -> None:

@@ -14,7 +14,7 @@ kernel, stopped ones too.
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,9 +47,11 @@ class Stack:
         settings: Mapping[str, object] | None = None,
         server_settings: Mapping[str, str | int | bool] | None = None,
         loopback: bool = False,
+        through: Callable[[str], str] | None = None,
     ) -> None:
         """Nothing is started. `worker_arguments` go to every `wakeful worker`; `loopback` makes the servers
-        listen on 127.0.0.1 with passwords instead of on Unix sockets; `server_settings` are PostgreSQL's."""
+        listen on 127.0.0.1 with passwords instead of on Unix sockets; `server_settings` are PostgreSQL's. The
+        children reach the database at what `through` makes of its address."""
         data = data_directory.absolute() if data_directory else None
         self.app = app
         self.workers: list[Child] = []
@@ -62,6 +64,7 @@ class Stack:
         self._with_scheduler = scheduler
         self._worker_arguments = worker_arguments
         self._given = dict(settings or {})
+        self._through = through
         self._data = data
         self._folder: Path | None = None
         self._started = 0
@@ -76,7 +79,7 @@ class Stack:
 
     @property
     def settings(self) -> Settings:
-        """What the children are given, for a client or worker in this process."""
+        """For a client or worker in this process."""
         values: dict[str, object] = {
             "database_url": self.database_url,
             "broker_url": self.broker_url,
@@ -87,8 +90,11 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The same as environment variables, passwords included."""
-        return self.settings.environment()
+        """What the children are given as environment variables, passwords included."""
+        settings = self.settings
+        if self._through is not None:
+            settings = given_settings(**{**settings.explicit(), "database_url": self._through(self.database_url)})
+        return settings.environment()
 
     def start(self) -> Self:
         """Return when servers run, the schema is there and every child is ready. Raises what went wrong, with
@@ -162,11 +168,12 @@ class Stack:
     def _child(self, role: str, *arguments: str) -> Child:
         self._started += 1
         name = f"{role} {self._started}"
-        log = self._logs() / f"{role}-{self._started}.log"
+        log = self.logs / f"{role}-{self._started}.log"
         return Child([role, *arguments], environment=self.environment, log=log, name=name)
 
-    def _logs(self) -> Path:
-        """Kept with the data when that is kept."""
+    @property
+    def logs(self) -> Path:
+        """What the children write; kept with the data when that is kept."""
         folder = (self._data or self._temporary()) / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 __all__ = ["WithLater"]
 
 _LATER = {
+    "chaos": "wakeful.faults.campaign.command:chaos",
     "demo": "wakeful.demo.command:demo",
     "replay": "wakeful.faults.replay.command:replay",
 }

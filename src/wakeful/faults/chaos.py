@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ class Kill:
     worker: str
     pid: int
     runs: tuple[Run, ...]
+    at: float
+    """When, in seconds of the epoch."""
 
 
 MayKill = Callable[[Sequence[Run]], Awaitable[bool]]
@@ -95,9 +98,20 @@ class Chaos:
                 return kill
         return None
 
+    async def with_busy_worker(self, fault: Callable[[Child], Awaitable[None]]) -> list[Run]:
+        """Do something to a worker that executes runs, which may cost each of them its lease; what it held, nothing
+        when no worker is busy or one of its runs has no more crashes to spare."""
+        ready = [worker for worker in self._stack.workers if _ready(worker)]
+        self._dice.shuffle(ready)
+        for worker in ready:
+            if held := await self._fair(worker, _anything):
+                await fault(worker)
+                return held
+        return []
+
     async def lose_checkpoints(self) -> int:
         """Delete the newest checkpoints, any number of them, of a run that is executing; how many went."""
-        running = await self._running()
+        running = await self.running()
         if not running:
             return 0
         newest = self._dice.choice((1, 2, 5, None))
@@ -116,7 +130,7 @@ class Chaos:
         # stopped in vain; and what a stopped one holds cannot change between the look and the kill.
         if not await self._fair(worker, may):
             return None
-        pid = worker.pid
+        pid, killed_at = worker.pid, 0.0
         os.kill(pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(LONGEST_STOP_SECONDS):
@@ -124,6 +138,7 @@ class Chaos:
                 held = await self._fair(worker, may)
             if held:
                 await asyncio.to_thread(worker.kill)
+                killed_at = time.time()
         except TimeoutError:
             held = []
         finally:
@@ -135,7 +150,7 @@ class Chaos:
         self.counts.kills += 1
         self.counts.runs_hit += len(held)
         self.hits.update(run.ref.run_id for run in held)
-        return Kill(worker.name, pid, tuple(held))
+        return Kill(worker.name, pid, tuple(held), killed_at)
 
     async def _fair(self, worker: Child, may: MayKill) -> list[Run]:
         """What a kill of the worker would hit; nothing when it would hit something too hard, or may not be."""
@@ -149,7 +164,7 @@ class Chaos:
         owners = self._notes.read()
         held: list[Run] = []
         unknown: list[Run] = []
-        for run in await self._running():
+        for run in await self.running():
             pids = owners.get(run.lease_owner) if run.lease_owner is not None else None
             if pids is None:
                 unknown.append(run)
@@ -157,7 +172,8 @@ class Chaos:
                 held.append(run)
         return held, unknown
 
-    async def _running(self) -> list[Run]:
+    async def running(self) -> list[Run]:
+        """What is executing now, wherever."""
         return await self._store.runs.page(self._scope, statuses=[RunStatus.RUNNING], limit=MOST_RUNNING)
 
 

@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 
 from wakeful.faults.crashes.experiments import WHEN, Crash, Experiment
+from wakeful.faults.crashes.programs import PROGRAM
 from wakeful.faults.crashes.shapes import SHAPES
 
-__all__ = ["all_single", "one_of_each_kind", "random_pairs"]
+__all__ = ["all_single", "one_of_each_kind", "random_pairs", "random_programs"]
 
 Points = Callable[[str], Sequence[str]]
 """The labels of a shape's points, in order."""
@@ -51,3 +53,13 @@ def random_pairs(points: Points, dice: random.Random, shapes: Sequence[str] = tu
         shape = dice.choice(shapes)
         first, second = (Crash(dice.randint(1, len(points(shape))), dice.choice(WHEN)) for _ in range(2))
         yield Experiment(shape, (first, second))
+
+
+def random_programs(points: Points, seed: int) -> Iterator[Experiment]:
+    """The programs of `seed`, `seed + 1`, …, each with one or two deaths; endlessly, and the same for a seed."""
+    for number in count(seed):
+        shape, dice = f"{PROGRAM}-{number}", random.Random(number)  # noqa: S311 - dice, no secret
+        crashes = tuple(
+            Crash(dice.randint(1, len(points(shape))), dice.choice(WHEN)) for _ in range(dice.randint(1, 2))
+        )
+        yield Experiment(shape, crashes)

@@ -13,7 +13,7 @@ from wakeful.bootstrap.apps import catalogue_of
 from wakeful.domain.agents import Catalogue
 from wakeful.domain.errors import Timeout
 from wakeful.domain.ids import new_id
-from wakeful.domain.runs import Claim, Message, Run, Submission
+from wakeful.domain.runs import Budget, Claim, Message, Run, Submission
 from wakeful.domain.scopes import Scope
 from wakeful.domain.sessions import NewSession
 from wakeful.domain.states import WAITING, InvocationStatus, PriorityClass
@@ -28,7 +28,7 @@ __all__ = ["execute"]
 LEASE = timedelta(minutes=5)
 LATER = timedelta(hours=1)
 """Past every lease and every backoff: the database is told that it is so late, where it takes a time."""
-ROUNDS = 40
+ROUNDS = 100
 ANSWER = "the red one"
 
 
@@ -85,6 +85,7 @@ class _Process:
                 self._catalogue.agent(order.agent).version,
                 messages=(Message(order.message),),
                 run_id=order.run,
+                budget=Budget(max_tool_calls=order.max_tool_calls),
             )
         )
 
@@ -119,5 +120,7 @@ class _Process:
         for call in calls:
             if call.status is InvocationStatus.AWAITING_INPUT:
                 await self._store.control.answer(self._scope, ref, call.id, ANSWER)
+            elif call.status is InvocationStatus.AWAITING_APPROVAL and (call.step + call.position) % 3 == 0:
+                await self._store.control.deny(self._scope, ref, call.id)
             elif call.status is InvocationStatus.AWAITING_APPROVAL:
                 await self._store.control.approve(self._scope, ref, call.id)

@@ -14,14 +14,14 @@ from wakeful.faults.checker import Checked, Finding, check_effects, check_tenant
 from wakeful.faults.crashes.experiments import Crash, Experiment
 from wakeful.faults.crashes.hosting import Host
 from wakeful.faults.crashes.orders import Order, Passage
+from wakeful.faults.crashes.programs import PROGRAM, is_program, program
 from wakeful.faults.crashes.scene import Place, at_stake, committed_steps, history, statuses
-from wakeful.faults.crashes.shapes import ASKED, LEDGER_VARIABLE
+from wakeful.faults.crashes.shapes import ASKED, LEDGER_VARIABLE, WITNESSED
 from wakeful.faults.ledger import Effect, LedgerProcess
 
 __all__ = ["SHAPES_APP", "Lab", "Outcome"]
 
 SHAPES_APP = "wakeful.faults.crashes.shapes:app"
-MESSAGE = "Go"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +129,10 @@ class Lab:
             tenant=tenant,
             session=session,
             run=run,
-            agent=experiment.shape,
-            message=MESSAGE,
+            agent=PROGRAM if is_program(experiment.shape) else experiment.shape,
+            message=experiment.shape,
             recover=recover,
+            max_tool_calls=program(experiment.shape).max_tool_calls if is_program(experiment.shape) else None,
             point=crash.point if crash else None,
             when=crash.when if crash else "before",
             forked=forked,
@@ -165,9 +166,7 @@ class Lab:
         calls = check_tenant(self._sql, tenant, checked, settled=True)
         yield from checked.findings
         done = [effect for effect in effects if effect.what != ASKED]
-        yield from check_effects(
-            Counter(effect.key for effect in done), calls, tools=frozenset({"look", "store", "pay", "refund"})
-        )
+        yield from check_effects(Counter(effect.key for effect in done), calls, tools=WITNESSED)
 
     def _put_aside(self, tenant: UUID) -> None:
         """What an experiment left unfinished must not be claimed by the next one."""

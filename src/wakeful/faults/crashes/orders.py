@@ -23,6 +23,7 @@ class Order:
     agent: str
     message: str
     recover: bool
+    max_tool_calls: int | None = None
     point: int | None = None
     when: When = "before"
     forked: bool = True

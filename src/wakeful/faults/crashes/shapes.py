@@ -1,22 +1,27 @@
-"""Six runs that between them use every way in which a run goes on, with tools whose effects an outside ledger takes.
+"""Runs that between them use every way in which a run goes on, with tools whose effects an outside ledger takes.
 
 The scripts are pure functions of the request, so that a run that was interrupted is asked for the same again.
 """
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
-from wakeful.app import App, ToolCall
+from wakeful.app import App, ToolCall, ToolFailed
 from wakeful.domain.models import ModelProvider, ModelRequest, ModelResponse, OnDelta
 from wakeful.domain.tools import ASK_USER, DELEGATE
 from wakeful.faults.crashes.points import HERE
+from wakeful.faults.crashes.programs import PROGRAM, program_script
 from wakeful.faults.ledger import LedgerClient
 from wakeful.models.scripted import ScriptedProvider, call, calls, say
 
-__all__ = ["ASKED", "LEDGER_VARIABLE", "SHAPES", "app", "asked_key"]
+__all__ = ["ASKED", "LEDGER_VARIABLE", "PACE_VARIABLE", "SHAPES", "WITNESSED", "app", "asked_key"]
 
 LEDGER_VARIABLE = "FAULTS_LEDGER"
 """The ledger's socket, for the processes that execute."""
+PACE_VARIABLE = "FAULTS_PACE_SECONDS"
+"""From an effect to its result; none when unset."""
 ASKED = "asked the model"
 """What the ledger says of a model call."""
 
@@ -28,6 +33,9 @@ SHAPES = {
     "child": [calls(call(DELEGATE, agent="sequence", input="Do it"), call("pay", cents=2)), say("Done.")],
 }
 """What the model of each shape says, turn by turn."""
+
+WITNESSED = frozenset({"look", "store", "pay", "refund", "declined", "breaks"})
+"""The tools whose effects the ledger takes."""
 
 app = App()
 
@@ -58,7 +66,9 @@ def _ledger() -> LedgerClient:
 
 async def _happen(call: ToolCall, *, once: bool) -> None:
     with HERE.point(f"effect {call.tool}"):
-        await _ledger().record(call.key, call.tool, once=once)
+        await _ledger().record(call.key, call.tool, {"clock": time.time()}, once=once)
+    if pace := os.environ.get(PACE_VARIABLE):
+        await asyncio.sleep(float(pace))
 
 
 @app.tool(idempotency="read_only")
@@ -89,12 +99,26 @@ async def refund(call: ToolCall, cents: int) -> str:
     return "refunded"
 
 
-app.model_provider("scripted", AskedProvider(ScriptedProvider(SHAPES)))
-for _name in SHAPES:
+@app.tool(idempotency="non_idempotent")
+async def declined(call: ToolCall, cents: int) -> str:
+    """Pay with a card that is declined: nothing is done."""
+    raise ToolFailed("declined")
+
+
+@app.tool(idempotency="non_idempotent")
+async def breaks(call: ToolCall, cents: int) -> str:
+    """Pay over a connection that breaks after the payment."""
+    await _happen(call, once=False)
+    raise ConnectionResetError("the connection broke")
+
+
+TOOLS = (look, store, pay, refund, declined, breaks)
+app.model_provider("scripted", AskedProvider(ScriptedProvider({**SHAPES, PROGRAM: program_script})))
+for _name in (*SHAPES, PROGRAM):
     app.agent(
         _name,
         model=f"scripted:{_name}",
-        tools=[look, store, pay, refund],
+        tools=TOOLS,
         asks=True,
-        delegates=["sequence"] if _name == "child" else [],
+        delegates={"child": ["sequence"], PROGRAM: [PROGRAM]}.get(_name, []),
     )

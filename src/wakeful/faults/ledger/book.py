@@ -20,6 +20,8 @@ class Effect:
     key: str
     what: str
     payload: Any = None
+    at: float = 0.0
+    """When the ledger took it, in seconds of the epoch by its own clock."""
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ def judge_book(book: Book, expected: Counter[str]) -> Judgement:
 
 def line_of(effect: Effect) -> str:
     return json.dumps(
-        {"number": effect.number, "key": effect.key, "what": effect.what, "payload": effect.payload},
+        {"number": effect.number, "key": effect.key, "what": effect.what, "payload": effect.payload, "at": effect.at},
         ensure_ascii=True,
         separators=(",", ":"),
     )
@@ -81,5 +83,5 @@ def read_book(path: Path) -> Book:
             book.replayed += 1
             continue
         stored = json.loads(line)
-        book.take(Effect(stored["number"], stored["key"], stored["what"], stored["payload"]))
+        book.take(Effect(stored["number"], stored["key"], stored["what"], stored["payload"], stored.get("at", 0.0)))
     return book

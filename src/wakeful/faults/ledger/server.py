@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,7 +54,7 @@ class LedgerServer:
         key, once = str(request["key"]), bool(request["once"])
         known = self._book.known(key) if once else None
         if known is None:
-            effect = Effect(len(self._book.effects) + 1, key, str(request["what"]), request.get("payload"))
+            effect = Effect(len(self._book.effects) + 1, key, str(request["what"]), request.get("payload"), time.time())
             self._book.take(effect)
             self._file.write(line_of(effect).encode("ascii") + b"\n")
         else:
