@@ -23,6 +23,9 @@ _DURABLE = (
 )
 """What changes something for good. A death within an open transaction is the death before it."""
 
+RECOVERY_POINTS = 30
+FAR = 0.3
+
 
 def all_single(shape: str, points: Points) -> Iterator[Experiment]:
     """Every point of the shape, before and after."""
@@ -51,15 +54,17 @@ def random_pairs(points: Points, dice: random.Random, shapes: Sequence[str] = tu
     """Two deaths, the second while the first is recovered from; endlessly."""
     while True:
         shape = dice.choice(shapes)
-        first, second = (Crash(dice.randint(1, len(points(shape))), dice.choice(WHEN)) for _ in range(2))
-        yield Experiment(shape, (first, second))
+        yield Experiment(shape, _deaths(dice, len(points(shape)), 2))
 
 
 def random_programs(points: Points, seed: int) -> Iterator[Experiment]:
     """The programs of `seed`, `seed + 1`, …, each with one or two deaths; endlessly, and the same for a seed."""
     for number in count(seed):
         shape, dice = f"{PROGRAM}-{number}", random.Random(number)  # noqa: S311 - dice, no secret
-        crashes = tuple(
-            Crash(dice.randint(1, len(points(shape))), dice.choice(WHEN)) for _ in range(dice.randint(1, 2))
-        )
-        yield Experiment(shape, crashes)
+        yield Experiment(shape, _deaths(dice, len(points(shape)), dice.randint(1, 2)))
+
+
+def _deaths(dice: random.Random, points: int, deaths: int) -> tuple[Crash, ...]:
+    """Where a run was taken up again it has fewer points left; the first of them are those of the recovery itself."""
+    reach = (points, points if dice.random() < FAR else min(points, RECOVERY_POINTS))
+    return tuple(Crash(dice.randint(1, within), dice.choice(WHEN)) for within in reach[:deaths])

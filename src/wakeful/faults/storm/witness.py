@@ -8,7 +8,7 @@ from wakeful.app import App, MakeDriver
 from wakeful.bootstrap.apps import load_app
 from wakeful.domain.agents import Catalogue
 from wakeful.domain.drivers import Driver, Turn, View
-from wakeful.faults.owners import OwnerNotes, this_is_a_worker
+from wakeful.faults.owners import OwnerNotes
 
 __all__ = ["APP_VARIABLE", "OWNERS_VARIABLE", "WITNESS", "WitnessedApp", "app"]
 
@@ -47,7 +47,6 @@ def _app() -> App | None:
     """None in a process that is no worker of a storm."""
     if APP_VARIABLE not in os.environ:
         return None
-    this_is_a_worker()
     return WitnessedApp(load_app(os.environ[APP_VARIABLE]), OwnerNotes(Path(os.environ[OWNERS_VARIABLE])))
 
 
