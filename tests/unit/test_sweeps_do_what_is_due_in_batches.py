@@ -1,6 +1,7 @@
 """Sweeps: bounded batches, one transaction per candidate, and what a failing candidate may not stop."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from wakeful.domain.ids import new_id
 from wakeful.domain.ports.sweeps import ExpiredLease
 from wakeful.domain.states import PriorityClass, RunStatus
 from wakeful.persistence.memory import MemoryStore
-from wakeful.scheduler.hopeless import HopelessSweep
-from wakeful.scheduler.keys import KeySweep
+from wakeful.scheduler.deleting import DeletingSweep
 from wakeful.scheduler.leases import LeaseCounts, LeaseSweep, LeaseSweepConfig
 from wakeful.scheduler.sweeping import SweepConfig, each
+from wakeful.scheduler.taking import TakingCounts, TakingSweep
 
 pytestmark = pytest.mark.anyio
 
@@ -141,10 +142,11 @@ async def test_a_run_whose_deadline_passed_in_the_queue_fails() -> None:
     await store.sessions.create(NewSession(SCOPE, AGENT, session_id=session))
     submission = Submission(SCOPE, session, AGENT, 1, deadline=clock() + timedelta(seconds=5))
     run = (await store.queue.submit(submission)).run
-    sweep = HopelessSweep(store.run_sweeps)
-    assert (await sweep.run_once()).failed == 0
+    find = partial(store.run_sweeps.hopeless, max_attempts=3)
+    sweep = TakingSweep("hopeless", find, partial(store.run_sweeps.fail_hopeless, max_attempts=3))
+    assert await sweep.run_once() == TakingCounts()
     clock.pass_(seconds=6)
-    assert (await sweep.run_once()).failed == 1
+    assert await sweep.run_once() == TakingCounts(taken=1)
     assert await status(store, run) is RunStatus.FAILED
 
 
@@ -158,7 +160,7 @@ async def test_expired_keys_of_ended_runs_are_deleted() -> None:
         await store.sessions.create(NewSession(SCOPE, AGENT, session_id=session))
         submitted = await store.queue.submit(Submission(SCOPE, session, AGENT, 1, key=f"k{number}", request_hash="h"))
         await store.control.cancel(SCOPE, submitted.run.run_id)
-    sweep = KeySweep(store.housekeeping, config=SweepConfig(batch=2))
+    sweep = DeletingSweep("keys", store.housekeeping.expire_keys, config=SweepConfig(batch=2))
     assert (await sweep.run_once()).deleted == 0
     clock.pass_(hours=25)
     assert (await sweep.run_once()).deleted == 3

@@ -4,6 +4,7 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from wakeful.persistence.artifact_orphans import ArtifactOrphans
 from wakeful.persistence.candidates import EXPIRED_KEYS, LAST_TICK, TICK
 from wakeful.persistence.unit_of_work import AcrossTenants, Units
 
@@ -13,8 +14,8 @@ __all__ = ["PostgresHousekeeping"]
 class PostgresHousekeeping:
     """See `wakeful.domain.ports.sweeps`."""
 
-    def __init__(self, units: Units, across: AcrossTenants) -> None:
-        self._units, self._across = units, across
+    def __init__(self, units: Units, across: AcrossTenants, orphans: ArtifactOrphans | None = None) -> None:
+        self._units, self._across, self._orphans = units, across, orphans
 
     async def expire_keys(self, limit: int, *, now: datetime | None = None) -> int:
         by_tenant: dict[UUID, list[tuple[UUID, str]]] = defaultdict(list)
@@ -26,6 +27,9 @@ class PostgresHousekeeping:
             async with self._units.begin(tenant_id) as unit:
                 deleted += await unit.keys.expire(keys, now)
         return deleted
+
+    async def delete_orphaned_bytes(self, limit: int) -> int:
+        return 0 if self._orphans is None else await self._orphans.sweep(limit)
 
     async def tick(self, sweep: str, owner: UUID) -> None:
         async with self._across.begin() as session:

@@ -17,6 +17,8 @@ from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
 from wakeful.domain.ports.sweeps import ChildSweeps, Housekeeping, RunSweeps
+from wakeful.persistence.artifact_files import LocalArtifactFiles
+from wakeful.persistence.artifact_orphans import ArtifactOrphans
 from wakeful.persistence.artifacts import PostgresArtifacts
 from wakeful.persistence.checkpoints import PostgresCheckpoints
 from wakeful.persistence.child_sweeps import PostgresChildSweeps
@@ -204,7 +206,9 @@ class PostgresStore:
         self.artifacts = PostgresArtifacts(units, self._artifact_bytes or _NoBytes())
         self.run_sweeps = PostgresRunSweeps(units, across)
         self.child_sweeps = PostgresChildSweeps(units, across)
-        self.housekeeping = PostgresHousekeeping(units, across)
+        files = self._artifact_bytes
+        orphans = ArtifactOrphans(units, files) if isinstance(files, LocalArtifactFiles) else None
+        self.housekeeping = PostgresHousekeeping(units, across, orphans)
 
 
 class _NoBytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -9,19 +10,19 @@ from wakeful.domain.ports.presence import PresenceReader
 from wakeful.domain.ports.run_queue import DEFAULT_MAX_ATTEMPTS
 from wakeful.domain.ports.sweeps import ChildSweeps, Housekeeping, RunSweeps
 from wakeful.domain.ports.wakeups import Wakeups
-from wakeful.scheduler.children import ChildSweep
 from wakeful.scheduler.deaths import DeathSweep, DeathSweepConfig
-from wakeful.scheduler.hopeless import HopelessSweep, HopelessSweepConfig
-from wakeful.scheduler.keys import KeySweep
+from wakeful.scheduler.deleting import DeletingSweep
 from wakeful.scheduler.leases import LeaseSweep, LeaseSweepConfig
-from wakeful.scheduler.orphans import OrphanSweep
 from wakeful.scheduler.sweeping import Sweep, SweepConfig
+from wakeful.scheduler.taking import TakingSweep
 from wakeful.scheduler.ticker import Ticker
-from wakeful.scheduler.waits import WaitSweep
 
 __all__ = ["Scheduler", "standard_sweeps"]
 
 _log = structlog.get_logger(__name__)
+
+BYTES = SweepConfig(interval=timedelta(minutes=10), batch=1000)
+"""Orphaned bytes are an hour old before they are one; every pass lists the whole store."""
 
 
 class Scheduler:
@@ -66,11 +67,19 @@ def standard_sweeps(
     return (
         *watching,
         LeaseSweep(run_sweeps, housekeeping, config=leases, wakeups=wakeups),
-        HopelessSweep(run_sweeps, config=HopelessSweepConfig(interval=interval, max_attempts=max_attempts)),
-        WaitSweep(run_sweeps, config=config, wakeups=wakeups),
-        ChildSweep(child_sweeps, config=config, wakeups=wakeups),
-        OrphanSweep(child_sweeps, config=config),
-        KeySweep(housekeeping),
+        # Runs without allowance, and QUEUED or WAITING_* runs past their deadline.
+        TakingSweep(
+            "hopeless",
+            partial(run_sweeps.hopeless, max_attempts=max_attempts),
+            partial(run_sweeps.fail_hopeless, max_attempts=max_attempts),
+            config=config,
+        ),
+        TakingSweep("waits", run_sweeps.expired_waits, run_sweeps.expire_wait, config=config, wakeups=wakeups),
+        TakingSweep("children", child_sweeps.undelivered, child_sweeps.deliver_child, config=config, wakeups=wakeups),
+        # Live children whose parent ended, is gone or was asked to cancel.
+        TakingSweep("orphans", child_sweeps.orphans, child_sweeps.cancel_orphan, config=config),
+        DeletingSweep("keys", housekeeping.expire_keys),
+        DeletingSweep("artifact_bytes", housekeeping.delete_orphaned_bytes, config=BYTES),
     )
 
 

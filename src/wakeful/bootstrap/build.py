@@ -1,10 +1,8 @@
 """The composition root: ports meet adapters here and nowhere else.
 
-Adapters are imported where they are built. A client process then never loads Dramatiq's consumers, APScheduler
-or the runtime, and the command line starts in a fraction of a second.
+Imported where they are built, as in `resources`.
 """
 
-import asyncio
 import sys
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -12,14 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wakeful.bootstrap.resources import open_store, open_wakeups
 from wakeful.bootstrap.settings import Settings
-from wakeful.domain.ports.wakeups import NoWakeups, Wakeups
+from wakeful.domain.ports.wakeups import Wakeups
 from wakeful.domain.runs import Submission, Submitted
 from wakeful.domain.states import PriorityClass
 
 if TYPE_CHECKING:
     from wakeful.actors.suspect_forks import ForkedServer
-    from wakeful.actors.wakeups import BrokerWakeups
     from wakeful.app import App
     from wakeful.bootstrap.scheduler import Scheduler
     from wakeful.bootstrap.worker import Worker
@@ -29,58 +27,10 @@ __all__ = [
     "ClientParts",
     "load_app",
     "open_client",
-    "open_store",
-    "open_wakeups",
     "scheduler",
-    "store",
     "suspect_forks",
-    "wakeups",
     "worker",
 ]
-
-WAKEUPS_CLOSE_SECONDS = 1.0
-
-
-def store(settings: Settings) -> "PostgresStore":
-    """The store, not opened yet. Raises ConfigurationError without an address."""
-    from wakeful.persistence.artifact_files import LocalArtifactFiles
-    from wakeful.persistence.store import Addresses, PostgresStore
-
-    worker_url = settings.worker_database_url
-    return PostgresStore(
-        Addresses(
-            app=settings.required_database_url(),
-            worker=worker_url.get_secret_value() if worker_url else None,
-            direct=settings.direct_url(),
-        ),
-        role_prefix=settings.role_prefix,
-        pool_size=settings.app_pool_size,
-        worker_pool_size=settings.worker_pool_size,
-        prepared_statements=settings.prepared_statements,
-        artifact_bytes=LocalArtifactFiles(settings.artifacts_directory),
-    )
-
-
-async def open_store(settings: Settings) -> "PostgresStore":
-    """An open store; the caller closes it. Raises Unavailable, ConfigurationError, and SchemaError when the
-    database is not at the revision this code expects."""
-    opened = store(settings)
-    try:
-        await opened.open()
-    except BaseException:
-        await opened.close()
-        raise
-    return opened
-
-
-def wakeups(settings: Settings) -> "BrokerWakeups | NoWakeups":
-    """What sends hints: by the broker, or nowhere when none is configured. Nothing is connected yet."""
-    if settings.broker_url is None:
-        return NoWakeups()
-    from wakeful.actors.broker import make_broker
-    from wakeful.actors.wakeups import BrokerWakeups
-
-    return BrokerWakeups(make_broker(settings.broker_url.get_secret_value()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +45,6 @@ class ClientParts:
         from wakeful.persistence.caller_transaction import submit_in
 
         return await submit_in(connection, submission)
-
-
-@asynccontextmanager
-async def open_wakeups(settings: Settings) -> AsyncIterator[Wakeups]:
-    """Wakeups for as long as the block runs; what still waits to be sent is given a moment at the end."""
-    hints = wakeups(settings)
-    try:
-        yield hints
-    finally:
-        if not isinstance(hints, NoWakeups):
-            # It joins a thread, which a dead broker may keep for a moment.
-            await asyncio.to_thread(hints.close, WAKEUPS_CLOSE_SECONDS)
 
 
 @asynccontextmanager

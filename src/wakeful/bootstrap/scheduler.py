@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from wakeful.bootstrap import build
+from wakeful.bootstrap import resources
 from wakeful.bootstrap.settings import Settings
 from wakeful.scheduler.service import Scheduler as Sweeper
 from wakeful.scheduler.service import standard_sweeps
@@ -26,7 +26,7 @@ class Scheduler:
         if self._sweeper is not None:
             return
         async with AsyncExitStack() as opening:
-            store = await build.open_store(self._settings)
+            store = await resources.open_store(self._settings)
             opening.push_async_callback(store.close)
             presence = store.presence()
             opening.push_async_callback(presence.close)
@@ -35,7 +35,7 @@ class Scheduler:
                     run_sweeps=store.run_sweeps,
                     child_sweeps=store.child_sweeps,
                     housekeeping=store.housekeeping,
-                    wakeups=await opening.enter_async_context(build.open_wakeups(self._settings)),
+                    wakeups=await opening.enter_async_context(resources.open_wakeups(self._settings)),
                     interval=timedelta(seconds=self._settings.sweep_seconds),
                     lease=self._settings.lease,
                     presence=presence,

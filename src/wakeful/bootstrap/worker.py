@@ -13,7 +13,7 @@ from wakeful.actors.suspect_forks import ForkedServer
 from wakeful.actors.suspects import Suspects, SuspectSpec
 from wakeful.actors.worker import Worker as ActorsWorker
 from wakeful.app import App
-from wakeful.bootstrap import build
+from wakeful.bootstrap import resources
 from wakeful.bootstrap.apps import catalogue_of, load_app
 from wakeful.bootstrap.settings import Settings, given_settings
 from wakeful.domain.agents import Catalogue
@@ -61,7 +61,7 @@ class Worker:
         if self._worker is not None:
             return
         async with AsyncExitStack() as opening:
-            store = await build.open_store(self._settings)
+            store = await resources.open_store(self._settings)
             opening.push_async_callback(store.close)
             executor = await opening.enter_async_context(_executor(self._settings, store, self._catalogue))
             worker = ActorsWorker(
@@ -129,7 +129,7 @@ async def suspect_host(settings: Mapping[str, Any]) -> AsyncIterator[SuspectHost
     if chosen.app is None:
         raise ConfigurationError("a suspect's process needs the app's name")
     catalogue = catalogue_of(load_app(chosen.app))
-    store = await build.open_store(chosen)
+    store = await resources.open_store(chosen)
     try:
         async with _executor(chosen, store, catalogue) as executor:
             yield SuspectHost(executor=executor, keeper=store.lease_keeper)
@@ -139,7 +139,7 @@ async def suspect_host(settings: Mapping[str, Any]) -> AsyncIterator[SuspectHost
 
 @asynccontextmanager
 async def _executor(settings: Settings, store: PostgresStore, catalogue: Catalogue) -> AsyncIterator[Executor]:
-    async with build.open_wakeups(settings) as wakeups:
+    async with resources.open_wakeups(settings) as wakeups:
         yield Executor(
             log=store.log,
             queue=store.queue,
@@ -155,7 +155,7 @@ async def _executor(settings: Settings, store: PostgresStore, catalogue: Catalog
 async def _own_log(settings: Settings) -> AsyncIterator[EventLog]:
     """A log for the loop that asks: the process's store belongs to a loop that no longer turns."""
     small = settings.model_copy(update={"app_pool_size": 1, "worker_pool_size": 1})
-    store = await build.open_store(small)
+    store = await resources.open_store(small)
     try:
         yield store.log
     finally:

@@ -1,19 +1,24 @@
 """Artifacts: bytes first, then the row; what a crash leaves between them is swept."""
 
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 from support.acting import World
+from support.database import Database
+from support.hot_paths import store_on
 
 from wakeful.domain.errors import InvalidInput, NotFound, SessionGone
+from wakeful.domain.ports.wakeups import NoWakeups
 from wakeful.domain.scopes import Scope, SessionRef
 from wakeful.domain.sessions import NewSession
 from wakeful.persistence.artifact_files import LocalArtifactFiles
-from wakeful.persistence.artifact_orphans import ArtifactOrphans
+from wakeful.persistence.artifact_orphans import GRACE, ArtifactOrphans
 from wakeful.persistence.artifacts import PostgresArtifacts, storage_key
+from wakeful.scheduler.service import standard_sweeps
 
 pytestmark = pytest.mark.anyio
 
@@ -150,3 +155,24 @@ async def test_bytes_without_a_row_are_swept_after_the_grace_time(
     assert await orphans.sweep(10, grace=NO_GRACE) == 0
     assert [await artifacts.fetch(s, ref) for s, ref in zip(sessions, kept, strict=True)] == [b"kept"] * 2
     assert len(stored(root)) == 2
+
+
+@pytest.mark.spec("DEL-2")
+async def test_the_scheduler_sweeps_orphaned_bytes_of_the_store_it_is_given(
+    database: Database, files: LocalArtifactFiles, root: Path
+) -> None:
+    async with store_on(database, artifact_bytes=files) as store:
+        sweeps = standard_sweeps(
+            run_sweeps=store.run_sweeps,
+            child_sweeps=store.child_sweeps,
+            housekeeping=store.housekeeping,
+            wakeups=NoWakeups(),
+        )
+        (sweep,) = [sweep for sweep in sweeps if sweep.name == "artifact_bytes"]
+        await files.put(storage_key(SessionRef(uuid4(), uuid4()), uuid4(), "0" * 64), b"orphan")
+        (orphan,) = stored(root)
+        assert (await sweep.run_once()).deleted == 0
+        long_ago = time.time() - 2 * GRACE.total_seconds()
+        os.utime(orphan, (long_ago, long_ago))
+        assert (await sweep.run_once()).deleted == 1
+        assert stored(root) == []

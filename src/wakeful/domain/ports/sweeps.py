@@ -130,6 +130,11 @@ class Housekeeping(Protocol):
         """Delete expired idempotency keys of terminal runs; how many went."""
         ...
 
+    async def delete_orphaned_bytes(self, limit: int) -> int:
+        """Delete bytes in the store that no artifact has referred to for an hour; how many went. 0 where the store
+        cannot list what it holds: its owner's lifecycle rules do it there."""
+        ...
+
     async def tick(self, sweep: str, owner: UUID) -> None:
         """Record that a sweeper looked, by the database's clock."""
         ...
