@@ -168,10 +168,12 @@ def test_an_approval_is_given_or_denied(wakeful: CommandLine, verb: str, result:
 def test_an_uncertain_call_is_listed_and_resolved_once(wakeful: CommandLine) -> None:
     run = wakeful("run", "submit", "--agent", "desk", "--wait", "--json", "wire").json["run"]
     [uncertain] = wakeful("run", "review", run, "--json").json
-    assert (uncertain["tool"], uncertain["status"]) == ("wire", "UNCERTAIN")
+    assert (uncertain["tool"], uncertain["status"], uncertain["resolved_at"]) == ("wire", "UNCERTAIN", None)
     resolve = ("run", "review", run, "--call", uncertain["id"], "--did-not-happen", "--note", "asked the bank")
     assert wakeful(*resolve).code == 0
     assert wakeful(*resolve).code == 4
+    [resolved] = wakeful("run", "review", run, "--json").json
+    assert (resolved["status"], resolved["resolved_at"] is None) == ("UNCERTAIN", False)
     assert wakeful("run", "review", run, "--note", "alone").code == 2
 
 

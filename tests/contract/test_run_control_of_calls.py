@@ -112,6 +112,8 @@ async def test_an_uncertain_call_is_resolved_by_a_note_and_keeps_its_result(worl
     assert isinstance(resolved, CallResolved)
     assert (resolved.invocation_id, resolved.happened, resolved.note) == (new.id, True, "seen")
     assert facts.status_of(new.id) is InvocationStatus.UNCERTAIN
+    assert [stored.resolved_at for stored in before.calls] == [None]
+    assert [stored.resolved_at for stored in facts.calls] == [facts.events[-1].created_at]
     assert facts.result_of(new.id) == before.result_of(new.id)
     assert facts.run.status is before.run.status
 

@@ -19,10 +19,12 @@ There is no global: `wakeful worker --app module:app` loads the object that the 
 from wakeful.app.application import App
 from wakeful.app.providers import MakeDriver
 from wakeful.domain.models import ModelMessage, ModelProvider, ModelRequest, ModelResponse
-from wakeful.domain.tools import RetryPolicy, Tool, ToolCall, ToolFailed
+from wakeful.domain.tools import DidNotHappen, Happened, RetryPolicy, Tool, ToolCall, ToolFailed
 
 __all__ = [
     "App",
+    "DidNotHappen",
+    "Happened",
     "MakeDriver",
     "ModelMessage",
     "ModelProvider",

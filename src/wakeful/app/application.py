@@ -68,13 +68,16 @@ class App:
         approval: bool = False,
         approval_expires_seconds: float | None = None,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+        reconcile: Callable[[str], Any] | None = None,
         name: str | None = None,
     ) -> Callable[[Function], Function]:
         """Register a function as a tool and leave it as it is.
 
         Its first parameter may be the ToolCall; the others are described to the model by their types, the whole by
         the docstring. `idempotency` says what repeating a call would do and has no default, because recovery
-        depends on it. Raises ConfigurationError.
+        depends on it. `reconcile(key)` asks the service what became of the call with that key, whenever it would
+        become UNCERTAIN: it returns Happened, DidNotHappen or None, and may be asked any number of times.
+        Raises ConfigurationError.
         """
 
         def register(function: Function) -> Function:
@@ -86,6 +89,7 @@ class App:
                 retry=retry,
                 approval=approval,
                 approval_expires_seconds=approval_expires_seconds,
+                reconcile=reconcile,
             )
             self.add_tool(tool)
             self._functions[function] = tool

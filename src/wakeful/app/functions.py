@@ -11,7 +11,7 @@ from typing import Any
 from wakeful.app.signatures import Signature, read_signature
 from wakeful.domain.errors import ConfigurationError
 from wakeful.domain.states import IdempotencyClass
-from wakeful.domain.tools import RetryPolicy, Tool, ToolCall, ToolFunction
+from wakeful.domain.tools import Reconcile, RetryPolicy, Tool, ToolCall, ToolFunction
 
 __all__ = ["idempotency_class", "make_tool", "positive_seconds"]
 
@@ -27,6 +27,7 @@ def make_tool(
     retry: RetryPolicy,
     approval: bool,
     approval_expires_seconds: float | None,
+    reconcile: Callable[[str], Any] | None = None,
 ) -> Tool:
     """The Tool that calls `function`; one that is not async runs in a thread and must be safe there.
 
@@ -41,17 +42,19 @@ def make_tool(
     expires = None
     if approval_expires_seconds is not None:
         expires = positive_seconds(approval_expires_seconds, f"tool {tool!r}: approval_expires_seconds")
+    repeating = idempotency_class(idempotency, tool)
     return Tool(
         name=tool,
         description=inspect.cleandoc(function.__doc__ or ""),
         parameters=signature.parameters,
-        idempotency=idempotency_class(idempotency, tool),
+        idempotency=repeating,
         function=_callable(function, signature),
         validate=signature.validate,
         timeout=positive_seconds(timeout_seconds, f"tool {tool!r}: timeout_seconds"),
         retry=retry,
         approval=approval,
         approval_expires=expires,
+        reconcile=None if reconcile is None else _reconcile(reconcile, repeating, tool),
     )
 
 
@@ -62,6 +65,24 @@ def idempotency_class(value: str | IdempotencyClass, tool: str) -> IdempotencyCl
     except ValueError:
         classes = ", ".join(IdempotencyClass)
         raise ConfigurationError(f"tool {tool!r}: idempotency {value!r} is none of {classes}") from None
+
+
+def _reconcile(function: Callable[[str], Any], idempotency: IdempotencyClass, tool: str) -> Reconcile:
+    """Raises ConfigurationError for what cannot be called with a key, and for a tool that never becomes UNCERTAIN."""
+    if idempotency in (IdempotencyClass.READ_ONLY, IdempotencyClass.IDEMPOTENT):
+        raise ConfigurationError(
+            f"tool {tool!r}: reconcile is for calls that nobody may repeat; {idempotency} ones are just repeated"
+        )
+    try:
+        inspect.signature(function).bind("key")
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"tool {tool!r}: reconcile must be a function of the call's key alone") from None
+    is_async = inspect.iscoroutinefunction(function)
+
+    async def ask(key: str) -> Any:
+        return await function(key) if is_async else await asyncio.to_thread(function, key)
+
+    return ask
 
 
 def positive_seconds(value: float, what: str) -> timedelta:

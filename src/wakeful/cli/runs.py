@@ -255,7 +255,7 @@ def review(
     principal: Principal = None,
     as_json: Json = False,
 ) -> None:
-    """List the calls whose outcome is UNCERTAIN, or say what happened to one."""
+    """List the calls whose outcome is UNCERTAIN, or say what happened to one: once, and the model is told."""
 
     async def listed(wakeful: Wakeful) -> list[dict[str, Any]]:
         run = await wakeful.runs.get(run_id)
@@ -275,8 +275,8 @@ def review(
         print_json(calls)
         return
     table(
-        ["call", "step", "tool", "arguments", "idempotency key"],
-        [[c["id"], c["step"], c["tool"], c["arguments"], c["idempotency_key"]] for c in calls],
+        ["call", "step", "tool", "arguments", "idempotency key", "resolved"],
+        [[c["id"], c["step"], c["tool"], c["arguments"], c["idempotency_key"], c["resolved_at"] or ""] for c in calls],
     )
 
 

@@ -94,6 +94,7 @@ def call_json(call: Call) -> dict[str, Any]:
         "created_at": _time(record.created_at),
         "started_at": _time(record.started_at),
         "finished_at": _time(record.finished_at),
+        "resolved_at": _time(record.resolved_at),
     }
 
 

@@ -83,3 +83,5 @@ class Invocation:
     started_at: datetime | None
     """Of the first attempt."""
     finished_at: datetime | None
+    resolved_at: datetime | None = None
+    """When a person said what became of an UNCERTAIN call."""

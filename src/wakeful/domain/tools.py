@@ -8,7 +8,18 @@ from typing import Any
 from wakeful.domain.scopes import RunRef, Scope
 from wakeful.domain.states import IdempotencyClass
 
-__all__ = ["ASK_USER", "DELEGATE", "RetryPolicy", "Tool", "ToolCall", "ToolFailed", "ToolFunction"]
+__all__ = [
+    "ASK_USER",
+    "DELEGATE",
+    "DidNotHappen",
+    "Happened",
+    "Reconcile",
+    "RetryPolicy",
+    "Tool",
+    "ToolCall",
+    "ToolFailed",
+    "ToolFunction",
+]
 
 DEFAULT_TIMEOUT = timedelta(seconds=60)
 
@@ -51,6 +62,25 @@ ToolFunction = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Happened:
+    """What a reconcile function says of a call that was carried out; `result` stands for what the tool would have
+    returned."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DidNotHappen:
+    """What a reconcile function says of a call that was not carried out, and will not be any more."""
+
+    message: str = ""
+
+
+Reconcile = Callable[[str], Awaitable[Happened | DidNotHappen | None]]
+"""Asks the tool's service what became of the call with this key. None says that the service does not know."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A registered tool. `function(call, **arguments)` runs on the worker's loop; `parameters` is a JSON schema."""
 
@@ -65,6 +95,8 @@ class Tool:
     retry: RetryPolicy = RetryPolicy()
     approval: bool = False
     approval_expires: timedelta | None = None
+    reconcile: Reconcile | None = None
+    """Asked before a call becomes UNCERTAIN. It only looks: it may be asked any number of times."""
 
 
 ASK_USER = "conversation.ask_user"

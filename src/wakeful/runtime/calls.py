@@ -4,12 +4,14 @@
 |---|---|
 | REQUESTED | intent, effect, result |
 | RUNNING under an older epoch, read_only, idempotent or conditionally_idempotent | the same again, with the same key |
-| RUNNING under an older epoch, non_idempotent | UNCERTAIN: nobody can know, nothing is repeated |
+| RUNNING under an older epoch, non_idempotent | UNCERTAIN, unless its service knows; nothing is repeated |
 | AWAITING_CHILD | the child run is submitted again under its derived id, which finds it |
 | AWAITING_APPROVAL, AWAITING_INPUT | nothing: somebody else answers |
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -28,10 +30,12 @@ from wakeful.domain.tools import ToolCall
 from wakeful.runtime.children import Children
 from wakeful.runtime.course import Course
 from wakeful.runtime.effects import Effect, run_tool
+from wakeful.runtime.holding import Holding
 from wakeful.runtime.inlining import Inliner
 from wakeful.runtime.interrupts import check, interrupted
 from wakeful.runtime.journal import Entry
 from wakeful.runtime.planning import parse_arguments
+from wakeful.runtime.reconciling import reconciled
 from wakeful.runtime.safe import describe
 from wakeful.runtime.settings import ExecutionSettings
 
@@ -95,7 +99,8 @@ class Caller:
             case InvocationStatus.RUNNING if call.idempotency_class.repeatable:
                 await self._execute(course, call, record.call)
             case InvocationStatus.RUNNING:
-                await self._answer(course, call, Effect(_unknown_outcome()))
+                unknown = Effect(_unknown_outcome())
+                await self._answer(course, call, await self._reconciled(course, call, unknown))
             case InvocationStatus.AWAITING_CHILD:
                 await self._children.start(course, call, record.call)
             case _:
@@ -114,36 +119,41 @@ class Caller:
         await self._until_trusted(course)
         if interrupted(course.holding):
             return
-        if not await self._intend(course, call):
-            return
-        effect = await self._effect(course, call, arguments)
-        await self._answer(course, call, effect)
+        # From before the intent until the result is written: a drain in between would leave a call that nobody may
+        # repeat with an intent and no word of what became of it.
+        with _staying(course.holding, call):
+            if not await self._intend(course, call):
+                return
+            effect = await self._effect(course, call, arguments)
+            if effect.result.status is not InvocationStatus.UNCERTAIN:
+                await self._answer(course, call, effect)
+                return
+        await self._answer(course, call, await self._reconciled(course, call, effect))
 
     async def _effect(self, course: Course, call: Invocation, arguments: dict[str, object]) -> Effect:
-        holding, tool = course.holding, course.agent.tools[call.tool]
-        unrepeatable = not call.idempotency_class.repeatable
-        context = ToolCall(
-            key=call.idempotency_key,
-            tool=call.tool,
-            run=course.run.ref,
-            scope=course.run.scope,
-            step=call.step,
-            position=call.position,
-            attempt=call.attempt + 1,
-        )
-        holding.unrepeatable += unrepeatable
-        try:
-            with holding.waiting_outside():
-                return await run_tool(
-                    tool,
-                    context,
-                    arguments,
-                    time_left=course.time_left,
-                    may_start=holding.may_start,
-                    cancel_grace=self._settings.cancel_grace,
-                )
-        finally:
-            holding.unrepeatable -= unrepeatable
+        with course.holding.waiting_outside():
+            return await run_tool(
+                course.agent.tools[call.tool],
+                _context(course, call),
+                arguments,
+                time_left=course.time_left,
+                may_start=course.holding.may_start,
+                cancel_grace=self._settings.cancel_grace,
+            )
+
+    async def _reconciled(self, course: Course, call: Invocation, unknown: Effect) -> Effect:
+        """Nothing is in flight any more: a drain does not wait for this, the next worker asks again."""
+        tool = course.agent.tools.get(call.tool)
+        if tool is None:
+            return unknown
+        with course.holding.waiting_outside():
+            return await reconciled(
+                tool,
+                _context(course, call),
+                unknown,
+                time_left=course.time_left,
+                cancel_grace=self._settings.cancel_grace,
+            )
 
     async def _until_trusted(self, course: Course) -> None:
         """No effect starts past the time the lease can be trusted; the next heartbeat extends it or tells it lost."""
@@ -224,6 +234,29 @@ def check_finished(course: Course, tasks: "list[asyncio.Task[None]]") -> None:
     """Tell why calls were left: the run was called away."""
     if any(task.cancelled() for task in tasks) or interrupted(course.holding):
         check(course.holding)
+
+
+@contextmanager
+def _staying(holding: Holding, call: Invocation) -> Iterator[None]:
+    """A call that nobody may repeat is under way: its lease is kept while the process drains."""
+    unrepeatable = not call.idempotency_class.repeatable
+    holding.unrepeatable += unrepeatable
+    try:
+        yield
+    finally:
+        holding.unrepeatable -= unrepeatable
+
+
+def _context(course: Course, call: Invocation) -> ToolCall:
+    return ToolCall(
+        key=call.idempotency_key,
+        tool=call.tool,
+        run=course.run.ref,
+        scope=course.run.scope,
+        step=call.step,
+        position=call.position,
+        attempt=call.attempt + 1,
+    )
 
 
 def _unknown_outcome() -> CallResult:

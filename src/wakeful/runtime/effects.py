@@ -6,31 +6,26 @@
 | raises ToolFailed (nothing was done) | FAILED | FAILED | FAILED |
 | raises anything else, runs out of time | again, then FAILED | again (same key), then UNCERTAIN | UNCERTAIN |
 
-A function that goes on after its time is cancelled, given a moment to clean up, and left behind; what it returns
-then is dropped and counted.
+UNCERTAIN is said only after the tool's service was asked, where the tool declares how (`wakeful.runtime.reconciling`).
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
-
-import structlog
-from prometheus_client import Counter
 
 from wakeful.domain.content import CallResult
 from wakeful.domain.errors import InvalidPayload
 from wakeful.domain.payloads import repair_text
 from wakeful.domain.states import IdempotencyClass, InvocationStatus
 from wakeful.domain.tools import Tool, ToolCall, ToolFailed
+from wakeful.runtime.attempts import Raised, attempt_once
 from wakeful.runtime.retries import delay
 from wakeful.runtime.safe import describe, storable
 
-__all__ = ["Effect", "run_tool"]
-
-_log = structlog.get_logger(__name__)
-LATE_RESULTS = Counter("wakeful_tool_late_results_total", "Tool results that came after their call had ended.")
+__all__ = ["Effect", "completed", "run_tool", "seconds_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +35,6 @@ class Effect:
     result: CallResult
     context_updates: dict[str, Any] | None = None
     repaired: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    error: BaseException
 
 
 async def run_tool(
@@ -63,9 +53,11 @@ async def run_tool(
     while True:
         attempt += 1
         this = replace(call, attempt=call.attempt + attempt - 1, context_updates={})
-        outcome = await _attempt(tool, this, arguments, _timeout(tool, time_left()), cancel_grace)
-        if not isinstance(outcome, _Raised):
-            return _completed(outcome, this)
+        outcome = await attempt_once(
+            partial(tool.function, this, **arguments), seconds_for(tool, time_left()), cancel_grace
+        )
+        if not isinstance(outcome, Raised):
+            return completed(outcome, this)
         if isinstance(outcome.error, ToolFailed):
             return Effect(_failed(outcome.error))
         pause = delay(tool.retry, attempt)
@@ -77,52 +69,12 @@ async def run_tool(
             return Effect(_unknown(tool, outcome.error))
 
 
-def _timeout(tool: Tool, left: timedelta | None) -> float:
+def seconds_for(tool: Tool, left: timedelta | None) -> float:
     allowed = tool.timeout if left is None else min(tool.timeout, left)
     return max(allowed.total_seconds(), 0.0)
 
 
-async def _attempt(tool: Tool, call: ToolCall, arguments: dict[str, Any], seconds: float, grace: timedelta) -> Any:
-    task = asyncio.ensure_future(_guarded(tool, call, arguments))
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            await _leave(task, grace)
-            return _Raised(TimeoutError(f"no result within {seconds:g} s"))
-    except asyncio.CancelledError:
-        await _leave(task, grace)
-        raise
-    if task.cancelled():
-        return _Raised(RuntimeError("the tool cancelled itself"))
-    return task.result()
-
-
-async def _guarded(tool: Tool, call: ToolCall, arguments: dict[str, Any]) -> Any:
-    try:
-        return await tool.function(call, **arguments)
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:
-        return _Raised(error)
-
-
-async def _leave(task: "asyncio.Task[Any]", grace: timedelta) -> None:
-    """Cancel the task; if it does not end within the grace time, leave it behind and count what it returns."""
-    task.cancel()
-    await asyncio.wait({task}, timeout=grace.total_seconds())
-    if task.done():
-        _count_late(task)
-    else:
-        task.add_done_callback(_count_late)
-
-
-def _count_late(task: "asyncio.Task[Any]") -> None:
-    if not task.cancelled() and not isinstance(task.result(), _Raised):
-        LATE_RESULTS.inc()
-        _log.warning("tool.late_result_dropped")
-
-
-def _completed(value: Any, call: ToolCall) -> Effect:
+def completed(value: Any, call: ToolCall) -> Effect:
     try:
         stored = storable(value)
         updates = storable(call.context_updates).value if call.context_updates else None

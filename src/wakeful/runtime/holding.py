@@ -34,7 +34,7 @@ class Holding:
     waits: int = 0
     """How many things outside (models, tools) the run waits for."""
     unrepeatable: int = 0
-    """How many non-idempotent calls are in flight: their lease is kept while the process drains."""
+    """How many non-idempotent calls are under way, from intent to result: a drain keeps their lease and waits."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set on the run's loop whenever a flag above changes; waits for the outside race against it."""
 

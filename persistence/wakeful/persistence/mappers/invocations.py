@@ -34,6 +34,7 @@ def invocation_of(row: Mapping[str, Any]) -> Invocation:
         created_at=row["created_at"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],
+        resolved_at=row["resolved_at"],
     )
 
 

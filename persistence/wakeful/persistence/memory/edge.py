@@ -46,6 +46,8 @@ def take(records: Records, seen: Locked, edge: Edge) -> Controlled:
         at = now_in(records, run.ref.session)
         insert(records, run.ref.session, encode(edge.events), at)
         change_calls(records, run.ref, edge.changes, at)
+        if edge.resolved is not None:
+            records.put_invocation(replace(seen.call(edge.resolved), resolved_at=at))
         records.put_run(_moved(run, edge, at, records.clock()))
     return Controlled(run.ref, edge.status, edge.applied)
 
