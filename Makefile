@@ -57,6 +57,9 @@ chaos-full: .venv/.ready ## every crash point, 500 pairs, 300 programs and two s
 	$(BIN)/wakeful chaos --full --seed $(SEED) --storm-only --lease 30
 	$(PYTEST) -m slow --ignore=tests/replay
 
+mutants: .venv/.ready ## sabotage one line of a defence at a time, and see the test that guards it turn red
+	$(BIN)/python tools/mutants
+
 bench: .venv/.ready ## measure, print a table and write benchmarks/results.json
 	$(BIN)/python benchmarks
 
@@ -73,4 +76,4 @@ help: ## this list
 	@tools/bootstrap
 	@touch $@
 
-.PHONY: demo up doctor migrate test lint types check wheel-test replay chaos chaos-full bench clean help
+.PHONY: demo up doctor migrate test lint types check wheel-test replay chaos chaos-full mutants bench clean help

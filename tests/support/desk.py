@@ -90,11 +90,11 @@ class Wakes:
 
 
 class DeskWorker:
-    """Executes the desk's runs over any store, in this process, when asked."""
+    """Executes the desk's runs (or another app's) over any store, in this process, when asked."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, served: App = app) -> None:
         self._store = store
-        self._catalogue = app.catalogue(make_driver=AgentDriver)
+        self._catalogue = served.catalogue(make_driver=AgentDriver)
 
     async def work(self) -> list[Ending]:
         """Execute everything due, and what becomes due by it."""

@@ -160,7 +160,7 @@ async def _raging(
         finally:
             raging.cancel()
             await asyncio.gather(raging, return_exceptions=True)
-            weather.calm()
+            await weather.calm()
             traffic.close()
         say("calm: waiting for the last runs")
         report.findings += await _settled(flowing, traffic)

@@ -46,22 +46,29 @@ class Weather:
     ) -> None:
         self._stack, self._proxy, self._chaos, self._wakeups = stack, proxy, chaos, wakeups
         self._dice, self._lease, self.counts = dice, lease, counts
+        self._under_way: asyncio.Future[None] | None = None
         self.kills: list[Kill] = []
         self.hits: Counter[UUID] = Counter()
         """How often each run may have lost its lease by a fault."""
 
     async def rage(self) -> None:
-        """Until cancelled. A fault that was begun is brought to its end."""
+        """Until cancelled; `calm` is to be called then."""
         names = [name for name, weight in FAULTS.items() for _ in range(weight)]
         while True:
             name = self._dice.choice(names)
             fault: Callable[[], Awaitable[None]] = getattr(self, name)
-            with suppress(Unavailable):  # what cannot be made for want of a connection is made another time
-                await asyncio.shield(asyncio.ensure_future(fault()))
+            self._under_way = asyncio.ensure_future(self._make(fault))
+            await asyncio.shield(self._under_way)
             await asyncio.sleep(self._dice.uniform(*LULL_SECONDS))
 
-    def calm(self) -> None:
-        """Nothing is in force any more."""
+    async def _make(self, fault: Callable[[], Awaitable[None]]) -> None:
+        with suppress(Unavailable):  # what cannot be made for want of a connection is made another time
+            await fault()
+
+    async def calm(self) -> None:
+        """Bring the fault that is under way to its end; then nothing is in force any more."""
+        if self._under_way is not None:
+            await self._under_way
         self._proxy.fill_hole()
         self._proxy.flow()
         self._proxy.lose_answers("", times=0)
