@@ -126,28 +126,6 @@ async def test_a_killed_workers_run_is_finished_by_another_with_two_schedulers_a
     assert (await run.read()).lease_expirations == 1
 
 
-@pytest.mark.spec("QUE-6")
-async def test_a_poison_run_fails_after_three_crashes_and_its_neighbours_complete(
-    machines: Machine, wakeful: Wakeful
-) -> None:
-    machines.scheduler(**SHORT)
-    workers = [machines.worker(**SHORT)]
-    neighbours = [await submit(wakeful, "gate") for _ in range(4)]
-    for neighbour in neighbours:
-        await noted(machines, neighbour, "waiting")
-    poison = await submit(wakeful, "poison")
-    assert ended(workers[0]) == 3
-    machines.worker(**SHORT)
-    failed = await poison.wait(timeout=DONE)
-    assert (failed.status, failed.lease_expirations) == (RunStatus.FAILED, 3)
-    assert [attempt["reason"] for attempt in failed.attempt_failures[1:]] == ["exited with status 3"] * 2
-    machines.open_gate()
-    for neighbour in neighbours:
-        assert (await neighbour.wait(timeout=DONE)).status is RunStatus.COMPLETED
-        assert (await neighbour.read()).lease_expirations == 1
-    assert machines.started[-1].poll() is None
-
-
 async def test_a_tool_that_blocks_the_loop_for_two_leases_keeps_its_run(machines: Machine, wakeful: Wakeful) -> None:
     machines.scheduler(**SHORT)
     machines.worker(**SHORT)

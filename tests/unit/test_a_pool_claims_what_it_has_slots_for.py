@@ -4,7 +4,7 @@ import threading
 from datetime import timedelta
 
 import pytest
-from support.pools import Executions, make_pool, memory, running, status, submit, until
+from support.pools import Executions, make_pool, memory, read, running, status, submit, until
 
 from wakeful.actors.slots import Slots
 from wakeful.domain.errors import OutcomeUnknown, Unavailable
@@ -110,6 +110,9 @@ async def test_an_execution_that_raises_anything_leaves_the_pool_and_the_neighbo
     async with running(make_pool(store, executions, slots=Slots(1))):
         good = await submit(store)
         await until(lambda: executions.runs == [bad, good])
+        crashed = await read(store, bad)
+    assert (crashed.status, crashed.lease_expirations) == (RunStatus.QUEUED, 1)
+    assert [failure["reason"] for failure in crashed.attempt_failures] == [f"raised {type(error).__name__}"]
 
 
 async def test_an_unreachable_database_is_waited_for() -> None:

@@ -146,6 +146,25 @@ async def test_a_drain_outlasts_a_short_outage_and_hands_back_uncounted() -> Non
     assert (run.status, run.lease_expirations) == (RunStatus.QUEUED, 0)
 
 
+async def test_memory_used_up_in_the_process_fails_no_run() -> None:
+    place = Place()
+    place.go_on.set()
+    ref = await place.office.submit("safe", "Go")
+    [claim] = await place.office.claim()
+
+    class Full(Away):
+        async def append(self, append: Append) -> Appended:
+            if any(event.type == "tool.call.started" for event in append.events):
+                raise MemoryError
+            return await super().append(append)
+
+    with pytest.raises(MemoryError):
+        await place.office.executor(Full(place.office.store.log)).execute(place.office.holding(claim))
+    assert (await place.office.run(ref)).status is RunStatus.RUNNING
+    await place.office.expire_leases()
+    assert Ending.COMPLETED in await place.office.work()
+
+
 @pytest.mark.parametrize(
     ("agent", "expected"),
     [("model", None), ("safe", InvocationStatus.CANCELLED), ("unsafe", InvocationStatus.UNCERTAIN)],

@@ -186,9 +186,11 @@ class Pool:
             await self._report_death(holding.lease, died.cause)
         except asyncio.CancelledError:
             raise
-        except BaseException:
-            # SystemExit or KeyboardInterrupt out of a run must not end the loop, nor the neighbours with it.
+        except BaseException as error:
+            # SystemExit or KeyboardInterrupt out of a run must not end the loop, nor the neighbours with it. What it
+            # is (memory used up, rows that cannot be read) may be gone elsewhere: a crash, and no failure yet.
             _log.exception("run.execution_broke", run_id=str(holding.lease.run.run_id))
+            await self._report_death(holding.lease, f"raised {type(error).__name__}")
         finally:
             self._let_go(holding, ending)
 
@@ -203,7 +205,7 @@ class Pool:
 
     async def _report_death(self, lease: Lease, cause: str) -> None:
         run = lease.run
-        _log.error("suspect.died", run_id=str(run.run_id), lease_epoch=lease.epoch, cause=cause)
+        _log.error("execution.died", run_id=str(run.run_id), lease_epoch=lease.epoch, cause=cause)
         if self._sweeps is None:
             return
         expired = ExpiredLease(run, lease.owner, lease.epoch)

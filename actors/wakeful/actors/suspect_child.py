@@ -51,9 +51,10 @@ async def _execute(order: Order, parent: socket.socket, lines: "Iterator[dict[st
     holdings.add(holding)
 
     def listen() -> None:
-        for message in lines:
-            if message.get("drain"):
-                loop.call_soon_threadsafe(_ask_back, holding)
+        with contextlib.suppress(OSError):
+            for message in lines:
+                if message.get("drain"):
+                    loop.call_soon_threadsafe(_ask_back, holding)
         # The parent is gone. Its lease is no longer wanted by anybody who could say so.
         os._exit(_EXIT_ORPHANED)
 

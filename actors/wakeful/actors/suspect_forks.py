@@ -65,7 +65,10 @@ class ForkServer:
         return self._control.fileno() not in ready or self._listen()
 
     def _listen(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, _LINE_BYTES, 16)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, _LINE_BYTES, 16)
+        except ConnectionError:
+            return False  # the worker was killed with something of ours unread
         if not data:
             return False
         self._descriptors.extend(descriptors)

@@ -82,7 +82,8 @@ class Executor:
         """Execute the run until this worker lets go of it.
 
         Never raises for anything a run does. Everything it wrote was guarded by the lease; after FENCED it wrote at
-        most `run.fenced`. Raises CancelledError only when its own task is cancelled.
+        most `run.fenced`. Raises CancelledError only when its own task is cancelled, and what makes it impossible to go
+        on in this process (MemoryError, stored rows that cannot be read): a crash.
         """
         ref = holding.lease.run
         with structlog.contextvars.bound_contextvars(
@@ -112,7 +113,8 @@ class Executor:
             return await self._hand_back(course)
         except RunFailure as failure:
             return await self._fail(course, failure.code, describe(failure).partition(": ")[2] or failure.code)
-        except (Fenced, Unavailable):
+        except (Fenced, Unavailable, MemoryError):
+            # Memory is the process's: whoever used it up, this run is not to fail for it.
             raise
         except Exception as error:
             _log.exception("run.internal_error")
