@@ -8,6 +8,9 @@
 -- Suspects are probed apart and only among the first of their class, so that many of them hide nobody behind them.
 -- Comparisons use the statement's time, computed first and by itself: under row-level security an index condition may
 -- hold a plain value, but no COALESCE. The term counts from when the row is written.
+-- A connection keeps one plan, perhaps made while the queue was empty, when any index looks as good as the key's. So
+-- rows are taken by their place in the table. One that was updated after the statement began has moved, and is left to
+-- the next claim; one that was not is locked, and QUEUED still.
 WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) AS at),
      due AS MATERIALIZED (
         SELECT probe.*
@@ -16,7 +19,7 @@ WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_tim
          CROSS JOIN unnest(%(agents)s::text[]) AS served (agent)
          CROSS JOIN LATERAL (
                 SELECT ordinary.* FROM (
-                        SELECT r.tenant_id, r.id, r.priority, r.due_at, r.suspect
+                        SELECT r.ctid AS place, r.id, r.priority, r.due_at, r.suspect
                           FROM wakeful.runs AS r
                          WHERE r.status = 'QUEUED' AND r.priority = class.priority AND r.agent = served.agent
                            AND r.due_at <= moment.at
@@ -26,9 +29,9 @@ WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_tim
                            FOR NO KEY UPDATE SKIP LOCKED) AS ordinary
                 UNION ALL
                 SELECT suspected.* FROM (
-                        SELECT r.tenant_id, r.id, r.priority, r.due_at, r.suspect
+                        SELECT r.ctid AS place, r.id, r.priority, r.due_at, r.suspect
                           FROM (
-                                SELECT first.tenant_id, first.id, first.suspect
+                                SELECT first.ctid AS place, first.suspect
                                   FROM wakeful.runs AS first
                                  WHERE first.status = 'QUEUED' AND first.priority = class.priority
                                    AND first.agent = served.agent
@@ -37,7 +40,7 @@ WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_tim
                                    AND %(suspects)s::integer > 0
                                  ORDER BY first.due_at
                                  LIMIT class.slots + %(suspects)s::integer) AS head
-                          JOIN wakeful.runs AS r ON r.tenant_id = head.tenant_id AND r.id = head.id
+                          JOIN wakeful.runs AS r ON r.ctid = head.place
                          WHERE head.suspect AND r.status = 'QUEUED' AND r.suspect
                          ORDER BY r.due_at
                          LIMIT least(class.slots, %(suspects)s::integer)
@@ -46,13 +49,13 @@ WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_tim
         SELECT due.*, row_number() OVER (PARTITION BY due.suspect ORDER BY due.priority, due.due_at, due.id) AS nth
           FROM due),
      chosen AS MATERIALIZED (
-        SELECT ranked.tenant_id, ranked.id
+        SELECT ranked.place
           FROM (SELECT counted.*,
-                       row_number() OVER (PARTITION BY counted.priority ORDER BY counted.due_at, counted.id) AS place
+                       row_number() OVER (PARTITION BY counted.priority ORDER BY counted.due_at, counted.id) AS turn
                   FROM counted
                  WHERE NOT counted.suspect OR counted.nth <= %(suspects)s::integer) AS ranked
           JOIN unnest(%(classes)s::smallint[], %(slots)s::integer[]) AS class (priority, slots)
-            ON class.priority = ranked.priority AND ranked.place <= class.slots),
+            ON class.priority = ranked.priority AND ranked.turn <= class.slots),
      taken AS (
         UPDATE wakeful.runs AS r
            SET status = 'RUNNING',
@@ -62,7 +65,7 @@ WITH moment AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, statement_tim
                attempts = r.attempts + 1,
                updated_at = greatest(r.updated_at, clock_timestamp())
           FROM chosen
-         WHERE r.tenant_id = chosen.tenant_id AND r.id = chosen.id AND r.status = 'QUEUED'
+         WHERE r.ctid = chosen.place
         RETURNING r.tenant_id, r.id, r.session_id, r.agent, r.agent_version, r.priority, r.attempts, r.suspect,
                   r.lease_epoch, r.due_at)
 SELECT taken.*,

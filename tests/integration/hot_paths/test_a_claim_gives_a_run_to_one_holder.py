@@ -1,6 +1,7 @@
 """A claim is one statement over the queue's own index, and whatever happens a run has one holder at a time."""
 
 import asyncio
+import re
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -26,6 +27,17 @@ from wakeful.persistence.store import PostgresStore
 pytestmark = pytest.mark.anyio
 
 BACKLOG = 20_000
+ONE_OF_SERVED = {
+    "now": "NULL",
+    "classes": "'{0}'",
+    "slots": "'{1}'",
+    "agents": "'{served}'",
+    "max_attempts": "3",
+    "suspects": "2",
+    "owner": "gen_random_uuid()",
+    "lease": "'30 s'",
+}
+"""A claim's parameters in SQL."""
 _FILL = """
 WITH opened AS (
     INSERT INTO wakeful.sessions (tenant_id, id, principal_id, agent)
@@ -87,8 +99,8 @@ async def test_a_claim_probes_the_queues_index_and_reads_little_whatever_is_queu
     (explained,) = row[0]
     found = nodes(explained["Plan"])
     scans = [node for node in found if node.get("Relation Name") == "runs" and node["Node Type"] != "ModifyTable"]
-    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
-    assert {node.get("Index Name") for node in scans} <= {"ix_runs_queued", "pk_runs"}
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan", "Tid Scan"}
+    assert {node.get("Index Name") for node in scans} <= {"ix_runs_queued", None}
     assert any(node.get("Index Name") == "ix_runs_queued" for node in scans)
     plan = explained["Plan"]
     probes = [node for node in found if node.get("CTE Name") == "due"]
@@ -223,3 +235,26 @@ async def test_a_key_outlives_its_time_while_its_run_lives_and_is_free_afterward
     assert (await store.queue.submit(other)).run == first
     await world.end(await world.claim())
     assert (await store.queue.submit(other)).run == other.ref
+
+
+@pytest.mark.spec("QUE-3")
+async def test_a_claim_planned_over_an_empty_queue_serves_a_full_one_by_its_index(
+    database: Database, admin: Admin
+) -> None:
+    """One plan is kept per connection, so it is made before there is anything to plan for."""
+    connection = await connector(ConnectionSettings(database.dsn, Role.WORKER, database.role_prefix))()
+    async with connection:
+        names = list(ONE_OF_SERVED)
+        prepared = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", CLAIM.decode())
+        await connection.execute(f"PREPARE claim AS {prepared}".encode())
+        values = ", ".join(ONE_OF_SERVED.values())
+        execute = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE claim ({values})".encode()
+        await connection.execute(execute)
+        await fill(admin, "served", 2000)
+        row = await (await connection.execute(execute)).fetchone()
+    assert row is not None
+    found = nodes(row[0][0]["Plan"])
+    probes = [node for node in found if node.get("Index Name") == "ix_runs_queued"]
+    assert probes
+    assert max(node["Actual Rows"] for node in probes) <= 1 + 2
+    assert row[0][0]["Plan"]["Actual Rows"] == 1

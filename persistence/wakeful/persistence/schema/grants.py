@@ -29,6 +29,7 @@ APP: dict[str, tuple[str, ...]] = {
 READONLY: tuple[str, ...] = tuple(APP)
 
 _RUN_QUEUE = (
+    "ctid",
     "tenant_id",
     "id",
     "session_id",
