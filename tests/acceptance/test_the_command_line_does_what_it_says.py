@@ -195,6 +195,16 @@ def test_sessions_are_opened_once_listed_and_closed(wakeful: CommandLine) -> Non
     assert (refused.code, refused.error["code"]) == (4, "session_closed")
 
 
+@pytest.mark.spec("LOG-7")
+def test_sessions_are_listed_by_latest_activity(wakeful: CommandLine) -> None:
+    owner = ("--tenant", str(uuid4()), "--json")
+    first, second = (wakeful("session", "create", "--agent", "desk", *owner).json["id"] for _ in range(2))
+    assert [row["id"] for row in wakeful("session", "list", *owner).json] == [second, first]
+    wakeful("run", "submit", "--session", first, *owner, "hello")
+    assert [row["id"] for row in wakeful("session", "list", *owner).json] == [first, second]
+    assert [row["id"] for row in wakeful("session", "list", "--after", first, *owner).json] == [second]
+
+
 def test_events_are_read_in_order_from_where_one_left_off(wakeful: CommandLine, session: str) -> None:
     wakeful("run", "submit", "--session", session, "--wait", "hello")
     events = [json.loads(line) for line in wakeful("events", "tail", session, "--json").out.splitlines()]

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,7 +12,7 @@ import pytest
 from alembic import command
 from support.catalogue import catalogue
 from support.database import Database
-from support.schema import revisions, sqlalchemy_connection
+from support.schema import revisions, sqlalchemy_connection, wait_until_blocked
 
 from wakeful.domain.errors import SchemaError, Timeout
 from wakeful.persistence.revision import EXPECTED_REVISION, check_revision
@@ -51,19 +50,6 @@ def stopped_at(database: Database, statement: str) -> Iterator[psycopg.Connectio
         connection.execute(statement.encode())
         yield connection
         connection.rollback()
-
-
-def wait_until_blocked(database: Database) -> None:
-    """Until PostgreSQL says that some other client of this database waits for a lock."""
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
-    turn = threading.Event()
-    with psycopg.connect(database.admin_dsn, autocommit=True) as connection:
-        for _ in range(2000):
-            row = connection.execute(waiting, [database.name]).fetchone()
-            if row and row[0]:
-                return
-            turn.wait(0.01)  # between two looks; the fact, not the time, ends the loop
-    raise AssertionError("nothing ever waited for a lock")
 
 
 def test_many_upgrades_at_once_all_succeed_and_only_one_migrates(empty_database: Database) -> None:

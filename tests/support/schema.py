@@ -1,5 +1,6 @@
 """Tools for tests about the schema itself: walking revisions, reading the catalogue, filling every table."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from alembic.script import Script, ScriptDirectory
 from psycopg import conninfo
 from sqlalchemy import Connection, NullPool, create_engine
 
+from support.database import Database
 from wakeful.persistence.roles import Role, role_option
 from wakeful.persistence.schema.upgrade import migration_config
 
@@ -81,3 +83,16 @@ def tenant_tables(dsn: str) -> list[tuple[str, str]]:
     """Every table whose rows belong to a tenant, with the column that says to which."""
     with psycopg.connect(dsn) as connection:
         return [(table, column) for table, column in connection.execute(TENANT_TABLES)]
+
+
+def wait_until_blocked(database: Database) -> None:
+    """Until PostgreSQL says that some other client of this database waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+    turn = threading.Event()
+    with psycopg.connect(database.admin_dsn, autocommit=True) as connection:
+        for _ in range(2000):
+            row = connection.execute(waiting, [database.name]).fetchone()
+            if row and row[0]:
+                return
+            turn.wait(0.01)  # between two looks; the fact, not the time, ends the loop
+    raise AssertionError("nothing ever waited for a lock")

@@ -23,12 +23,12 @@ __all__ = ["Appender", "Stand"]
 
 _EVENTS = table_of(EventRow)
 
-# The activity time moves forward only. No actor without a lease writes events that leave it alone.
+# The activity time moves forward only.
 _ALLOCATE = text("""
 UPDATE wakeful.sessions AS s
    SET next_event_sequence = s.next_event_sequence + :count,
        last_event_at = clock.at,
-       updated_at = greatest(s.updated_at, clock.at)
+       updated_at = CASE WHEN :activity THEN greatest(s.updated_at, clock.at) ELSE s.updated_at END
   FROM (SELECT greatest(clock_timestamp(), l.last_event_at) AS at
           FROM wakeful.sessions AS l WHERE l.tenant_id = :tenant AND l.id = :session) AS clock
  WHERE s.tenant_id = :tenant AND s.id = :session
@@ -53,7 +53,13 @@ class Appender:
     async def append(self, session_id: UUID, events: Sequence[NewEvent]) -> Stand:
         """Write `events` at the next sequences. Raises SessionGone."""
         allocated = await self._session.execute(
-            _ALLOCATE, {"count": len(events), "tenant": self._tenant_id, "session": session_id}
+            _ALLOCATE,
+            {
+                "count": len(events),
+                "tenant": self._tenant_id,
+                "session": session_id,
+                "activity": any(event.is_activity for event in events),
+            },
         )
         row = allocated.one_or_none()
         if row is None:

@@ -2,12 +2,15 @@
 
 import asyncio
 from dataclasses import replace
+from typing import ClassVar
 from uuid import uuid4
 
 import pytest
 from support.acting import World
 
 from wakeful.domain.errors import Conflict, InvalidInput, InvalidPayload, SessionBusy, SessionGone
+from wakeful.domain.events import Actor, NewEvent
+from wakeful.domain.events.envelope import Payload
 from wakeful.domain.scopes import Scope
 from wakeful.domain.sessions import NewSession
 from wakeful.domain.states import RunStatus
@@ -124,3 +127,19 @@ async def test_a_page_has_a_bounded_size(world: World, limit: int) -> None:
         await world.sessions.page(ADA, limit=limit)
     with pytest.raises(InvalidInput, match="limit"):
         await world.runs.page(ADA, limit=limit)
+
+
+class Decayed(Payload):
+    TYPE: ClassVar[str] = "memory.decayed"
+
+
+@pytest.mark.spec("LOG-7")
+async def test_forgetting_in_a_unit_of_work_leaves_the_activity_alone(world: World) -> None:
+    opened = await world.sessions.create(NewSession(ADA, "support"))
+    for actor, moves in ((Actor("memory"), False), (Actor("user"), True)):
+        async with world.units.begin(ADA.tenant_id) as unit:
+            before = await unit.sessions.lock(opened.session_id)
+            stand = await unit.log.append(opened.session_id, [NewEvent(Decayed(), actor)])
+        after = await world.sessions.get(ADA, opened.session_id)
+        assert after.updated_at == (stand.at if moves else before.updated_at)
+        assert before.updated_at < stand.at

@@ -20,7 +20,6 @@ from wakeful.domain.invocations import InvocationChange, NewInvocation
 
 __all__ = ["append_parameters", "appended_of", "json_text"]
 
-_SILENT = frozenset({"memory.decayed", "memory.retired"})
 _NO_CHANGE: tuple[None, ...] = (None,) * 7
 _NUL = b"\\u0000"
 _BIGINT = struct.Struct("!q")
@@ -51,7 +50,7 @@ def append_parameters(append: Append) -> tuple[bytes | None, ...]:
     return (
         _uuid(append.session.tenant_id),
         _uuid(append.session.session_id),
-        b"t" if any(_active(event) for event in append.events) else b"f",
+        b"t" if any(event.is_activity for event in append.events) else b"f",
         _uuid(first.event_id),
         _uuid(first.run_id),
         _text(first.payload.TYPE),
@@ -114,11 +113,6 @@ def _check(append: Append) -> None:
             raise InvalidInput("an append without a lease may hold events only: name the lease that allows the change")
     elif append.lease.run.session != append.session:
         raise InvalidInput(f"the lease's run is not in session {append.session.session_id}: append to its own session")
-
-
-def _active(event: NewEvent) -> bool:
-    """Whether the event is activity: forgetting by the memory itself is not."""
-    return not (event.payload.TYPE in _SILENT and event.actor.type == "memory" and event.run_id is None)
 
 
 def _event(event: NewEvent) -> Mapping[str, Any]:

@@ -16,8 +16,6 @@ from wakeful.persistence.memory.saved import SavedEvent
 
 __all__ = ["Encoded", "encode", "insert", "now_in", "saved_event", "session_of", "stands_already"]
 
-_SILENT = frozenset({"memory.decayed", "memory.retired"})
-
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -78,11 +76,6 @@ def insert(records: Records, ref: SessionRef, events: Sequence[Encoded], at: dat
     for offset, encoded in enumerate(events):
         records.add_event(ref, save_event(encoded.event, first + offset, at, encoded.payload))
     last = session.last_sequence + len(events)
-    updated_at = max(session.updated_at, at) if any(_active(e.event) for e in events) else session.updated_at
+    updated_at = max(session.updated_at, at) if any(e.event.is_activity for e in events) else session.updated_at
     records.sessions.put(ref, replace(session, last_sequence=last, updated_at=updated_at))
     return Appended(first, last, at, cancel_requested=False)
-
-
-def _active(event: NewEvent) -> bool:
-    """Whether the event is activity: forgetting by the memory itself is not."""
-    return not (event.type in _SILENT and event.actor.type == "memory" and event.run_id is None)

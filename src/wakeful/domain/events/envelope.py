@@ -32,6 +32,7 @@ class Actor:
 
 
 MAINTENANCE = Actor("maintenance")
+_FORGETTING = frozenset({"memory.decayed", "memory.retired"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,11 @@ class NewEvent:
     @property
     def type(self) -> str:
         return self.payload.TYPE
+
+    @property
+    def is_activity(self) -> bool:
+        """Whether it moves its session forward in lists: what the memory forgets by itself, outside a run, does not."""
+        return not (self.type in _FORGETTING and self.actor.type == "memory" and self.run_id is None)
 
 
 @dataclass(frozen=True, slots=True)
