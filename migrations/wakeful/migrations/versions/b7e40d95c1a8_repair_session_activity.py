@@ -18,15 +18,14 @@ depends_on = None
 
 data_revision = True
 
+# Whose forgetting was activity after all is among the remaining, at the same time, so that session is left out.
 # The lock judges a session again after waiting for its append: one that moved on meanwhile is left out.
 REPAIR = """
 WITH forgotten AS (
         SELECT DISTINCT session_id, created_at
           FROM wakeful.events
          WHERE tenant_id = %(tenant)s
-           AND event_type IN ('memory.decayed', 'memory.retired')
-           AND actor_type = 'memory'
-           AND run_id IS NULL),
+           AND event_type IN ('memory.decayed', 'memory.retired')),
      affected AS MATERIALIZED (
         SELECT s.id, greatest(s.created_at, remaining.latest) AS activity
           FROM wakeful.sessions AS s
