@@ -262,7 +262,7 @@ async def test_an_answer_and_the_release_that_waits_for_it_never_miss_each_other
         lease = await world.running()
         question = call(lease.run, status=INPUT)
         await world.turn(lease, question)
-        await world.store.checkpoints.write(lease, checkpoint())
+        await world.saved(lease, checkpoint())
         _, raised = await outcomes(
             world.park(lease, RunStatus.WAITING_INPUT),
             world.store.control.answer(world.scope, lease.run.run_id, question.id, "yes"),

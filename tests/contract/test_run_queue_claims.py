@@ -228,7 +228,7 @@ async def test_the_history_is_never_older_than_the_calls(world: World) -> None:
 
 async def test_a_run_whose_checkpoints_are_lost_loads_without_one(world: World) -> None:
     lease = await world.running()
-    await world.store.checkpoints.write(lease, checkpoint())
+    await world.saved(lease, checkpoint())
     await world.store.checkpoints.drop(lease.run)
     assert (await world.store.queue.load(lease)).checkpoint is None
 

@@ -1,49 +1,36 @@
-"""Checkpoints on PostgreSQL: written under the lease, read and lost by anybody of the tenant."""
+"""Checkpoints on PostgreSQL: written by the append function, read and lost by anybody of the tenant."""
 
 from typing import Any
 
 from psycopg.rows import dict_row
 
-from wakeful.domain.checkpoints import Checkpoint, NewCheckpoint
-from wakeful.domain.errors import Fenced
-from wakeful.domain.runs import Lease
+from wakeful.domain.checkpoints import Checkpoint, latest_of
 from wakeful.domain.scopes import RunRef
 from wakeful.persistence.connections import HotPool
 from wakeful.persistence.errors import Translated
-from wakeful.persistence.mappers.appends import json_text
-from wakeful.persistence.mappers.checkpoints import checkpoint_of
+from wakeful.persistence.mappers.checkpoints import link_of
 
-__all__ = ["PostgresCheckpoints"]
+__all__ = ["CHAIN", "PostgresCheckpoints"]
 
 _TENANT = b"SELECT set_config('wakeful.tenant', %s, true)"
 
-# The run's row is locked under the guard: a sub-select alone is none, a takeover could commit beside it.
-_WRITE = b"""
-WITH held AS MATERIALIZED (
-        SELECT r.tenant_id, r.id, r.session_id, r.lease_epoch
-          FROM wakeful.runs AS r
-         WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s AND r.session_id = %(session)s
-           AND r.lease_owner = %(owner)s AND r.lease_epoch = %(epoch)s::integer AND r.status = 'RUNNING'
-           FOR NO KEY UPDATE)
-INSERT INTO wakeful.run_checkpoints (tenant_id, run_id, session_id, number, epoch, kind, trigger,
-       last_event_sequence, state)
-SELECT held.tenant_id, held.id, held.session_id,
-       coalesce((SELECT max(c.number) FROM wakeful.run_checkpoints AS c
-                  WHERE c.tenant_id = held.tenant_id AND c.run_id = held.id), 0) + 1,
-       held.lease_epoch, 'full', %(trigger)s,
-       coalesce(%(through)s::bigint, (SELECT s.next_event_sequence - 1 FROM wakeful.sessions AS s
-                                       WHERE s.tenant_id = held.tenant_id AND s.id = held.session_id)),
-       %(state)s
-  FROM held
-RETURNING number
-"""
-_LATEST = b"""
+# A chain never reaches behind the newest full one: a delta is written on the newest checkpoint only.
+CHAIN = b"""
 SELECT c.* FROM wakeful.run_checkpoints AS c
- WHERE c.tenant_id = %s AND c.run_id = %s ORDER BY c.number DESC LIMIT 1
-"""
-_DROP = b"""
-DELETE FROM wakeful.run_checkpoints AS c
  WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run)s
+   AND c.number >= coalesce((SELECT max(f.number) FROM wakeful.run_checkpoints AS f
+                              WHERE f.tenant_id = %(tenant)s AND f.run_id = %(run)s AND f.kind = 'full'), 0)
+ ORDER BY c.number
+"""
+# The run's row first: an append that removes older checkpoints holds it, and two of these in any order would deadlock.
+_DROP = b"""
+WITH run AS MATERIALIZED (
+        SELECT r.tenant_id, r.id FROM wakeful.runs AS r
+         WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s
+           FOR NO KEY UPDATE)
+DELETE FROM wakeful.run_checkpoints AS c
+ USING run
+ WHERE c.tenant_id = run.tenant_id AND c.run_id = run.id
    AND c.number IN (SELECT n.number FROM wakeful.run_checkpoints AS n
                      WHERE n.tenant_id = %(tenant)s AND n.run_id = %(run)s
                      ORDER BY n.number DESC LIMIT %(newest)s::bigint)
@@ -52,35 +39,14 @@ RETURNING c.number
 
 
 class PostgresCheckpoints:
-    """See `wakeful.domain.ports.checkpoints`. Every checkpoint written here is a full one."""
+    """See `wakeful.domain.ports.checkpoints`."""
 
     def __init__(self, pool: HotPool) -> None:
         self._pool = pool
 
-    async def write(self, lease: Lease, checkpoint: NewCheckpoint) -> int:
-        through = checkpoint.last_event_sequence
-        rows = await self._rows(
-            lease.run,
-            _WRITE,
-            {
-                "tenant": lease.run.tenant_id,
-                "run": lease.run.run_id,
-                "session": lease.run.session_id,
-                "owner": lease.owner,
-                "epoch": str(lease.epoch),
-                "trigger": checkpoint.trigger,
-                "through": None if through is None else str(through),
-                "state": json_text(checkpoint.state),
-            },
-            write=True,
-        )
-        if not rows:
-            raise Fenced(lease.run.run_id, lease.epoch)
-        return int(rows[0]["number"])
-
     async def latest(self, run: RunRef) -> Checkpoint | None:
-        rows = await self._rows(run, _LATEST, (run.tenant_id, run.run_id), write=False)
-        return checkpoint_of(rows[0]) if rows else None
+        rows = await self._rows(run, CHAIN, {"tenant": run.tenant_id, "run": run.run_id}, write=False)
+        return latest_of(link_of(row) for row in rows)
 
     async def drop(self, run: RunRef, *, newest: int | None = None) -> int:
         limit = None if newest is None else str(newest)

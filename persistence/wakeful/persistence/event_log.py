@@ -21,7 +21,7 @@ __all__ = ["PostgresEventLog"]
 
 _APPEND = HotStatement(
     "wakeful_append_v1",
-    b"SELECT * FROM wakeful.append_v1(" + b", ".join(b"$%d" % number for number in range(1, 28)) + b")",
+    b"SELECT * FROM wakeful.append_v1(" + b", ".join(b"$%d" % number for number in range(1, 30)) + b")",
 )
 _REPEATED = b"SELECT * FROM wakeful.repeated_v1(%s, %s, %s, %s)"
 _READ = b"SELECT * FROM wakeful.read_events_v1(%s, %s, %s, %s, %s)"

@@ -6,13 +6,15 @@ from typing import Any
 from psycopg import AsyncCursor
 from psycopg.rows import dict_row
 
+from wakeful.domain.checkpoints import latest_of
 from wakeful.domain.errors import Fenced
 from wakeful.domain.history import CONVERSATION_TYPES
 from wakeful.domain.ports.run_queue import Execution
 from wakeful.domain.runs import Lease
+from wakeful.persistence.checkpoints import CHAIN
 from wakeful.persistence.connections import Connection, HotPool
 from wakeful.persistence.errors import Translated
-from wakeful.persistence.mappers.checkpoints import checkpoint_of
+from wakeful.persistence.mappers.checkpoints import link_of
 from wakeful.persistence.mappers.events import event_of
 from wakeful.persistence.mappers.invocations import invocation_of
 from wakeful.persistence.mappers.runs import run_of
@@ -28,10 +30,6 @@ SELECT r.*, s.metadata AS session_metadata, s.next_event_sequence - 1 AS last_se
   JOIN wakeful.sessions AS s ON s.tenant_id = r.tenant_id AND s.id = r.session_id
  WHERE r.tenant_id = %s AND r.id = %s AND r.session_id = %s AND r.lease_owner = %s AND r.lease_epoch = %s
    AND r.status = 'RUNNING'
-"""
-_CHECKPOINT = b"""
-SELECT c.* FROM wakeful.run_checkpoints AS c
- WHERE c.tenant_id = %s AND c.run_id = %s ORDER BY c.number DESC LIMIT 1
 """
 _CALLS = b"""
 SELECT i.* FROM wakeful.tool_invocations AS i
@@ -58,7 +56,7 @@ async def load(pool: HotPool, lease: Lease) -> Execution:
     return Execution(
         run=run_of(runs[0]),
         session_metadata=runs[0]["session_metadata"],
-        checkpoint=checkpoint_of(checkpoints[0]) if checkpoints else None,
+        checkpoint=latest_of(link_of(row) for row in checkpoints),
         invocations=[invocation_of(row) for row in calls],
         history=[event_of(row) for row in history],
         last_sequence=runs[0]["last_sequence"],
@@ -67,9 +65,9 @@ async def load(pool: HotPool, lease: Lease) -> Execution:
 
 async def _read(connection: Connection, lease: Lease) -> list[Rows]:
     run = lease.run
-    statements: Sequence[tuple[bytes, tuple[Any, ...]]] = (
+    statements: Sequence[tuple[bytes, Any]] = (
         (_RUN, (run.tenant_id, run.run_id, run.session_id, lease.owner, str(lease.epoch))),
-        (_CHECKPOINT, (run.tenant_id, run.run_id)),
+        (CHAIN, {"tenant": run.tenant_id, "run": run.run_id}),
         (_CALLS, (run.tenant_id, run.run_id)),
         (_HISTORY, (run.tenant_id, run.session_id, _TYPES)),
     )

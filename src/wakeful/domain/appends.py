@@ -52,10 +52,14 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """`sequences` of the events in order; `at` is their database time; `repeated` if they were there already."""
+    """`sequences` of the events in order; `at` is their database time; `repeated` if they were there already.
+
+    `checkpoint` is the number of the one written with them: None without one, and when they were there already.
+    """
 
     first_sequence: int
     last_sequence: int
     at: datetime
     cancel_requested: bool
     repeated: bool = False
+    checkpoint: int | None = None

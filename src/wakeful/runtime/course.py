@@ -121,7 +121,7 @@ class Course:
         return max(self.tool_call_count, turn.count_before + fitted)
 
     def checkpoint(self, trigger: str, *, pending: PendingBatch | None = None) -> NewCheckpoint:
-        """A full checkpoint of the state as of the append it is written with."""
+        """The state as of the append it is written with; the journal makes it the chain's next one."""
         budget = BudgetState(
             step=self.step,
             tool_call_count=self.tool_call_count,

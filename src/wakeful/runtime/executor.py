@@ -40,6 +40,7 @@ from wakeful.domain.ports.sessions import Sessions
 from wakeful.domain.ports.wakeups import NoWakeups, Wakeups
 from wakeful.domain.states import AWAITING, RunStatus, waiting_status
 from wakeful.runtime.calls import Caller
+from wakeful.runtime.chain import Chain
 from wakeful.runtime.children import Children
 from wakeful.runtime.course import Course
 from wakeful.runtime.holding import Holding
@@ -131,6 +132,7 @@ class Executor:
             fold(execution),
             last_sequence=execution.last_sequence,
             longest_pause=self._settings.database_retry_max,
+            chain=Chain.of(execution.checkpoint),
         )
         agent = self._catalogue.agent(execution.run.agent)
         if execution.run.cancel_requested_at is not None:

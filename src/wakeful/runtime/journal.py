@@ -25,6 +25,7 @@ from wakeful.domain.history import Conversation
 from wakeful.domain.invocations import InvocationChange, NewInvocation
 from wakeful.domain.ports.event_log import EventLog
 from wakeful.domain.states import InvocationStatus
+from wakeful.runtime.chain import Chain
 from wakeful.runtime.holding import Holding
 from wakeful.runtime.patience import until_answered
 
@@ -57,8 +58,10 @@ class Journal:
         *,
         last_sequence: int,
         longest_pause: timedelta,
+        chain: Chain | None = None,
     ) -> None:
         self._log, self._holding, self._longest_pause = log, holding, longest_pause
+        self._chain = chain or Chain()
         self._lock = asyncio.Lock()
         self._at: datetime | None = None
         self._at_monotonic = 0.0
@@ -99,14 +102,17 @@ class Journal:
         async with self._lock:
             entry = build() if callable(build) else build
             lease = self._holding.lease
+            checkpoint = None if entry.checkpoint is None else self._chain.link(entry.checkpoint)
             append = Append(
-                lease.run.session, entry.events, lease, entry.run, entry.proposals, entry.changes, entry.checkpoint
+                lease.run.session, entry.events, lease, entry.run, entry.proposals, entry.changes, checkpoint
             )
             try:
                 appended = await self._until_answered(partial(self._log.append, append))
             except Fenced:
                 self._holding.lost = True
                 raise
+            if checkpoint is not None:
+                self._chain.written(checkpoint, appended.checkpoint)
             await self._take_in(entry, appended)
             return appended
 

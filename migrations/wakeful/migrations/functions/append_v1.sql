@@ -47,10 +47,14 @@ CREATE FUNCTION wakeful.append_v1(
     p_checkpoint_trigger text,
     p_checkpoint_through bigint,
     p_checkpoint_state jsonb,
+    -- the checkpoint that a delta builds on, and what changed since; NULL for a full one
+    p_checkpoint_base integer,
+    p_checkpoint_changes jsonb,
     OUT first_sequence bigint,
     OUT last_sequence bigint,
     OUT at timestamptz,
-    OUT cancel_requested boolean
+    OUT cancel_requested boolean,
+    OUT checkpoint_number integer
 )
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
@@ -63,6 +67,7 @@ DECLARE
     v_wanted text;
     v_consent boolean;
     v_call uuid;
+    v_delta boolean;
 BEGIN
     PERFORM set_config('wakeful.tenant', p_tenant::text, true);
 
@@ -228,12 +233,25 @@ BEGIN
     END IF;
 
     IF p_checkpoint_trigger IS NOT NULL THEN
-        INSERT INTO wakeful.run_checkpoints (tenant_id, run_id, session_id, number, epoch, kind, trigger,
-               last_event_sequence, state, created_at)
-        SELECT p_tenant, p_holder_run, p_session, coalesce(max(c.number), 0) + 1, p_epoch, 'full',
-               p_checkpoint_trigger, coalesce(p_checkpoint_through, last_sequence), p_checkpoint_state, at
+        -- A delta only on the newest one, else full: a base that is gone, or that another chain has passed, is none.
+        SELECT c.number INTO checkpoint_number
           FROM wakeful.run_checkpoints AS c
-         WHERE c.tenant_id = p_tenant AND c.run_id = p_holder_run;
+         WHERE c.tenant_id = p_tenant AND c.run_id = p_holder_run
+         ORDER BY c.number DESC LIMIT 1;
+        v_delta := coalesce(checkpoint_number = p_checkpoint_base, false);
+        checkpoint_number := coalesce(checkpoint_number, 0) + 1;
+        INSERT INTO wakeful.run_checkpoints (tenant_id, run_id, session_id, number, epoch, kind, base_number, trigger,
+               last_event_sequence, state, created_at)
+        VALUES (p_tenant, p_holder_run, p_session, checkpoint_number, p_epoch,
+                CASE WHEN v_delta THEN 'delta' ELSE 'full' END, CASE WHEN v_delta THEN p_checkpoint_base END,
+                p_checkpoint_trigger, coalesce(p_checkpoint_through, last_sequence),
+                CASE WHEN v_delta THEN p_checkpoint_changes ELSE p_checkpoint_state END, at);
+        IF NOT v_delta AND checkpoint_number > 1 THEN
+            -- Pruned in the transaction that makes them useless and under its lease: a pass of its own would judge
+            -- by a checkpoint that may be gone, or not yet committed, when it deletes.
+            DELETE FROM wakeful.run_checkpoints AS c
+             WHERE c.tenant_id = p_tenant AND c.run_id = p_holder_run AND c.number < checkpoint_number;
+        END IF;
     END IF;
     PERFORM set_config('wakeful.tenant', v_tenant_before, true);
 END

@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, to_json
 
 from wakeful.domain.appends import Append, Appended, RunChange
-from wakeful.domain.checkpoints import NewCheckpoint
+from wakeful.domain.checkpoints import NewCheckpoint, changes, whole
 from wakeful.domain.errors import InvalidInput, InvalidPayload, WakefulError
 from wakeful.domain.events import NewEvent
 from wakeful.domain.invocations import InvocationChange, NewInvocation
@@ -23,6 +23,7 @@ __all__ = ["append_parameters", "appended_of", "json_text"]
 _NO_CHANGE: tuple[None, ...] = (None,) * 7
 _NUL = b"\\u0000"
 _BIGINT = struct.Struct("!q")
+_INTEGER = struct.Struct("!i")
 _POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -70,12 +71,16 @@ def append_parameters(append: Append) -> tuple[bytes | None, ...]:
 
 def appended_of(row: Sequence[bytes | None]) -> Appended:
     """The row that wakeful.append_v1 returns, in binary format."""
-    first, last, at, cancel_requested = row
+    first, last, at, cancel_requested, checkpoint = row
     if first is None or last is None or at is None:
         raise WakefulError("the append function answered without a sequence")
     since_epoch = timedelta(microseconds=_BIGINT.unpack(at)[0])
     return Appended(
-        _BIGINT.unpack(first)[0], _BIGINT.unpack(last)[0], _POSTGRES_EPOCH + since_epoch, cancel_requested == b"\x01"
+        _BIGINT.unpack(first)[0],
+        _BIGINT.unpack(last)[0],
+        _POSTGRES_EPOCH + since_epoch,
+        cancel_requested == b"\x01",
+        checkpoint=None if checkpoint is None else _INTEGER.unpack(checkpoint)[0],
     )
 
 
@@ -169,10 +174,15 @@ def _transition(change: InvocationChange) -> Mapping[str, Any]:
     }
 
 
-def _checkpoint(new: NewCheckpoint | None) -> tuple[bytes | None, bytes | None, bytes | None]:
+def _checkpoint(new: NewCheckpoint | None) -> tuple[bytes | None, ...]:
     if new is None:
-        return None, None, None
-    return _text(new.trigger), _number(new.last_event_sequence), json_bytes(new.state)
+        return (None,) * 5
+    return (
+        _text(new.trigger),
+        _number(new.last_event_sequence),
+        json_bytes(whole(new.state)),
+        *((_number(new.base.number), json_bytes(changes(new.base.state, new.state))) if new.base else (None, None)),
+    )
 
 
 def _holds_nul(data: bytes) -> bool:

@@ -3,20 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from wakeful.domain.checkpoints import Checkpoint, CheckpointState
+from wakeful.domain.checkpoints import Link
 
-__all__ = ["checkpoint_of"]
+__all__ = ["link_of"]
 
 
-def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(
+def link_of(row: Mapping[str, Any]) -> Link:
+    return Link(
         run_id=row["run_id"],
         number=row["number"],
         epoch=row["epoch"],
-        kind=row["kind"],
         base_number=row["base_number"],
         trigger=row["trigger"],
         last_event_sequence=row["last_event_sequence"],
-        state=CheckpointState.model_validate(row["state"]),
+        state=row["state"],
         created_at=row["created_at"],
     )

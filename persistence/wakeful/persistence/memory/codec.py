@@ -4,12 +4,13 @@ A value that came out of here is what a database would have given back, and chan
 """
 
 import json
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from wakeful.domain.checkpoints import Checkpoint, CheckpointState, NewCheckpoint
+from wakeful.domain.checkpoints import Base, Checkpoint, Link, NewCheckpoint, changes, latest_of, whole
 from wakeful.domain.events import Event, NewEvent, decode
 from wakeful.domain.invocations import Invocation
 from wakeful.domain.payloads import check
@@ -71,25 +72,28 @@ def load_event(session: SessionRef, saved: SavedEvent) -> Event:
 
 
 def save_checkpoint(
-    new: NewCheckpoint, *, number: int, epoch: int, last_sequence: int, at: datetime
+    new: NewCheckpoint, *, number: int, base: Base | None, epoch: int, last_sequence: int, at: datetime
 ) -> SavedCheckpoint:
     """`last_sequence` is what a checkpoint that names no watermark was taken at."""
     watermark = last_sequence if new.last_event_sequence is None else new.last_event_sequence
-    state = json_text(new.state.model_dump(mode="json"))
-    return SavedCheckpoint(number, epoch, new.trigger, watermark, state, at)
+    state = json_text(whole(new.state) if base is None else changes(base.state, new.state))
+    return SavedCheckpoint(number, epoch, base.number if base else None, new.trigger, watermark, state, at)
 
 
-def load_checkpoint(run: RunRef, saved: SavedCheckpoint) -> Checkpoint:
-    return Checkpoint(
-        run_id=run.run_id,
-        number=saved.number,
-        epoch=saved.epoch,
-        kind="full",
-        base_number=None,
-        trigger=saved.trigger,
-        last_event_sequence=saved.last_event_sequence,
-        state=CheckpointState.model_validate_json(saved.state),
-        created_at=saved.created_at,
+def load_checkpoint(run: RunRef, saved: Iterable[SavedCheckpoint]) -> Checkpoint | None:
+    """The newest of a run's checkpoints whose chain reaches a full one."""
+    return latest_of(
+        Link(
+            run_id=run.run_id,
+            number=each.number,
+            epoch=each.epoch,
+            base_number=each.base_number,
+            trigger=each.trigger,
+            last_event_sequence=each.last_event_sequence,
+            state=json.loads(each.state),
+            created_at=each.created_at,
+        )
+        for each in saved
     )
 
 

@@ -47,9 +47,10 @@ class MemoryEventLog:
         change_calls(self._records, run.ref, append.changes, at)
         change_run(self._records, run, append.run or RunChange(), at)
         appended = insert(self._records, append.session, events, at)
+        number = None
         if append.checkpoint is not None:
-            add_checkpoint(self._records, run, append.checkpoint, appended.last_sequence, at)
-        return replace(appended, cancel_requested=run.cancel_requested_at is not None)
+            number = add_checkpoint(self._records, run, append.checkpoint, appended.last_sequence, at)
+        return replace(appended, cancel_requested=run.cancel_requested_at is not None, checkpoint=number)
 
     def _cancel_requested(self, append: Append) -> bool:
         run = None if append.lease is None else self._records.runs.get(run_key(append.lease.run))

@@ -143,9 +143,12 @@ def _called_for(open_now: Sequence[Invocation]) -> RunStatus | None:
 
 
 def add_checkpoint(records: Records, run: Run, new: NewCheckpoint, last_sequence: int, at: datetime) -> int:
-    """Write a checkpoint; its number counts from 1 and never goes back to one that was dropped behind it."""
+    """Write a checkpoint: a delta only on the newest one; a full one removes all before it. Its number."""
     known = records.checkpoints.get(run_key(run.ref)) or ()
-    number = known[-1].number + 1 if known else 1
-    saved = save_checkpoint(new, number=number, epoch=run.lease_epoch, last_sequence=last_sequence, at=at)
-    records.checkpoints.put(run_key(run.ref), (*known, saved))
-    return number
+    newest = known[-1].number if known else 0
+    base = new.base if new.base is not None and new.base.number == newest else None
+    saved = save_checkpoint(
+        new, number=newest + 1, base=base, epoch=run.lease_epoch, last_sequence=last_sequence, at=at
+    )
+    records.checkpoints.put(run_key(run.ref), (saved,) if base is None else (*known, saved))
+    return saved.number

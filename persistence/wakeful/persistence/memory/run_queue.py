@@ -83,7 +83,7 @@ class MemoryRunQueue:
             return Execution(
                 run=copy_run(run),
                 session_metadata=copy_session(session).metadata if session is not None else {},
-                checkpoint=load_checkpoint(run.ref, checkpoints[-1]) if checkpoints else None,
+                checkpoint=load_checkpoint(run.ref, checkpoints),
                 invocations=[copy_invocation(call) for call in self._records.calls(run.ref)],
                 history=[load_event(ref, e) for e in self._records.log(ref) if e.type in CONVERSATION_TYPES],
                 last_sequence=session.last_sequence if session is not None else 0,

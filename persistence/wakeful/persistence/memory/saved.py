@@ -27,10 +27,11 @@ class SavedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint; its state is kept as JSON text."""
+    """A checkpoint; its state, or what changed since its base, is kept as JSON text."""
 
     number: int
     epoch: int
+    base_number: int | None
     trigger: str
     last_event_sequence: int
     state: str

@@ -2,19 +2,16 @@
 
 from typing import Protocol
 
-from wakeful.domain.checkpoints import Checkpoint, NewCheckpoint
-from wakeful.domain.runs import Lease
+from wakeful.domain.checkpoints import Checkpoint
 from wakeful.domain.scopes import RunRef
 
 __all__ = ["Checkpoints"]
 
 
 class Checkpoints(Protocol):
-    async def write(self, lease: Lease, checkpoint: NewCheckpoint) -> int:
-        """Write one outside an append, guarded by the lease; its number. Raises Fenced."""
+    async def latest(self, run: RunRef) -> Checkpoint | None:
+        """The newest one whose chain reaches a full one, rebuilt; None when there is none."""
         ...
-
-    async def latest(self, run: RunRef) -> Checkpoint | None: ...
 
     async def drop(self, run: RunRef, *, newest: int | None = None) -> int:
         """Delete a live run's `newest` checkpoints, or all; how many went. Costs time, not information."""
