@@ -28,7 +28,9 @@ from wakeful.domain.invocations import Invocation, InvocationChange, NewInvocati
 from wakeful.domain.ports.artifacts import Artifacts
 from wakeful.domain.ports.checkpoints import Checkpoints
 from wakeful.domain.ports.event_log import EventLog
+from wakeful.domain.ports.history import History
 from wakeful.domain.ports.leases import LeaseKeeper
+from wakeful.domain.ports.projections import Projections
 from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
@@ -80,6 +82,10 @@ class Store(Protocol):
     def checkpoints(self) -> Checkpoints: ...
     @property
     def artifacts(self) -> Artifacts: ...
+    @property
+    def projections(self) -> Projections: ...
+    @property
+    def history(self) -> History: ...
     @property
     def run_sweeps(self) -> RunSweeps: ...
     @property

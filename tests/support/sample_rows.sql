@@ -24,8 +24,19 @@ INSERT INTO wakeful.run_checkpoints (tenant_id, run_id, session_id, number, epoc
 INSERT INTO wakeful.idempotency_keys (tenant_id, principal_id, key, request_hash, run_id, session_id, expires_at)
     VALUES (pg_temp.tenant(), pg_temp.id('principal'), 'ticket', 'hash', pg_temp.id('run'), pg_temp.id('session'),
             clock_timestamp() + interval '1 day');
-INSERT INTO wakeful.projection_watermarks (tenant_id, projection_name, scope, watermark_seq, builder_version)
-    VALUES (pg_temp.tenant(), 'history', 'scope', 1, '1');
+-- Literals, since the columns' types differ between revisions; what a later one adds only once it is there.
+DO $$
+BEGIN
+    EXECUTE format('INSERT INTO wakeful.projection_watermarks (tenant_id, projection_name, scope, watermark_seq,
+        builder_version) VALUES (%L, ''history'', %L, 1, ''1'')', pg_temp.tenant(), pg_temp.id('session'));
+    IF to_regclass('wakeful.projection_states') IS NOT NULL THEN
+        INSERT INTO wakeful.projection_states (tenant_id, scope, projection_name, generation, serving)
+            VALUES (pg_temp.tenant(), pg_temp.id('session'), 'history', 0, true);
+        INSERT INTO wakeful.projection_documents (tenant_id, scope, projection_name, generation, key, position,
+                                                  session_id, body)
+            VALUES (pg_temp.tenant(), pg_temp.id('session'), 'history', 0, '1', 1, pg_temp.id('session'), '[1]');
+    END IF;
+END $$;
 INSERT INTO wakeful.derived_event_keys (tenant_id, derivation_key, session_id, event_id)
     VALUES (pg_temp.tenant(), 'derived', pg_temp.id('session'), pg_temp.id('event'));
 INSERT INTO wakeful.export_consent (tenant_id, principal_id, granted_at)

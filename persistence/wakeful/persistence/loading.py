@@ -8,12 +8,12 @@ from psycopg.rows import dict_row
 
 from wakeful.domain.checkpoints import latest_of
 from wakeful.domain.errors import Fenced
-from wakeful.domain.history import CONVERSATION_TYPES
 from wakeful.domain.ports.run_queue import Execution
 from wakeful.domain.runs import Lease
 from wakeful.persistence.checkpoints import CHAIN
 from wakeful.persistence.connections import Connection, HotPool
 from wakeful.persistence.errors import Translated
+from wakeful.persistence.history import ALL_HISTORY, history_parameters
 from wakeful.persistence.mappers.checkpoints import link_of
 from wakeful.persistence.mappers.events import event_of
 from wakeful.persistence.mappers.invocations import invocation_of
@@ -35,12 +35,7 @@ _CALLS = b"""
 SELECT i.* FROM wakeful.tool_invocations AS i
  WHERE i.tenant_id = %s AND i.run_id = %s ORDER BY i.step, i.position, i.origin
 """
-_HISTORY = b"""
-SELECT e.* FROM wakeful.events AS e
- WHERE e.tenant_id = %s AND e.session_id = %s AND e.event_type = ANY(%s) ORDER BY e.sequence
-"""
 _COMMIT = b"COMMIT"
-_TYPES = sorted(CONVERSATION_TYPES)
 
 Rows = AsyncCursor[dict[str, Any]]
 
@@ -69,7 +64,7 @@ async def _read(connection: Connection, lease: Lease) -> list[Rows]:
         (_RUN, (run.tenant_id, run.run_id, run.session_id, lease.owner, str(lease.epoch))),
         (CHAIN, {"tenant": run.tenant_id, "run": run.run_id}),
         (_CALLS, (run.tenant_id, run.run_id)),
-        (_HISTORY, (run.tenant_id, run.session_id, _TYPES)),
+        (ALL_HISTORY, history_parameters(run.session, after=-1)),
     )
     cursors = []
     async with connection.pipeline():

@@ -11,8 +11,10 @@ from wakeful.domain.ports.artifacts import ArtifactBytes, Artifacts
 from wakeful.domain.ports.checkpoints import Checkpoints
 from wakeful.domain.ports.event_hints import EventHints, NoEventHints
 from wakeful.domain.ports.event_log import EventLog
+from wakeful.domain.ports.history import History
 from wakeful.domain.ports.leases import LeaseKeeper
 from wakeful.domain.ports.presence import PresenceReader
+from wakeful.domain.ports.projections import Projections
 from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
@@ -28,10 +30,12 @@ from wakeful.persistence.control import PostgresRunControl
 from wakeful.persistence.engine import make_engine
 from wakeful.persistence.event_hints import PostgresEventHints
 from wakeful.persistence.event_log import PostgresEventLog
+from wakeful.persistence.history import PostgresHistory
 from wakeful.persistence.housekeeping import PostgresHousekeeping
 from wakeful.persistence.installation import Installation, find_installation
 from wakeful.persistence.lease_keeper import PostgresLeaseKeeper
 from wakeful.persistence.presence import PostgresPresence
+from wakeful.persistence.projections import PostgresProjections
 from wakeful.persistence.readers import PostgresRunReader
 from wakeful.persistence.revision import check_revision
 from wakeful.persistence.roles import Role
@@ -89,6 +93,8 @@ class PostgresStore:
     run_sweeps: RunSweeps
     child_sweeps: ChildSweeps
     housekeeping: Housekeeping
+    projections: Projections
+    history: History
     event_hints: EventHints
 
     def __init__(
@@ -204,6 +210,8 @@ class PostgresStore:
         self.runs = PostgresRunReader(units)
         self.sessions = PostgresSessions(units)
         self.artifacts = PostgresArtifacts(units, self._artifact_bytes or _NoBytes())
+        self.projections = PostgresProjections(parts.app, across)
+        self.history = PostgresHistory(parts.app)
         self.run_sweeps = PostgresRunSweeps(units, across)
         self.child_sweeps = PostgresChildSweeps(units, across)
         files = self._artifact_bytes

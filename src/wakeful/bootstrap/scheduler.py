@@ -1,10 +1,12 @@
-"""A scheduler process: the sweeps over an open store."""
+"""A scheduler process: the sweeps, and the projections' follower, over an open store."""
 
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from wakeful.bootstrap import resources
 from wakeful.bootstrap.settings import Settings
+from wakeful.projections.following import FollowConfig, Follower
+from wakeful.projections.standard import STANDARD
 from wakeful.scheduler.service import Scheduler as Sweeper
 from wakeful.scheduler.service import standard_sweeps
 
@@ -30,8 +32,13 @@ class Scheduler:
             opening.push_async_callback(store.close)
             presence = store.presence()
             opening.push_async_callback(presence.close)
-            sweeper = Sweeper(
-                standard_sweeps(
+            follower = Follower(
+                store.projections,
+                STANDARD,
+                config=FollowConfig(interval=timedelta(seconds=self._settings.projection_seconds)),
+            )
+            sweeps = (
+                *standard_sweeps(
                     run_sweeps=store.run_sweeps,
                     child_sweeps=store.child_sweeps,
                     housekeeping=store.housekeeping,
@@ -40,8 +47,10 @@ class Scheduler:
                     lease=self._settings.lease,
                     presence=presence,
                     death_notice=timedelta(seconds=self._settings.death_notice_seconds),
-                )
+                ),
+                follower,
             )
+            sweeper = Sweeper(sweeps)
             opening.push_async_callback(sweeper.stop)
             await sweeper.start()
             self._sweeper, self._open = sweeper, opening.pop_all()

@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     """How often a worker looks for work that no wakeup told it of."""
     sweep_seconds: float = Field(default=1.0, gt=0)
     """How often the scheduler's sweeps look."""
+    projection_seconds: float = Field(default=1.0, gt=0)
+    """How often the scheduler looks for projections that are behind the log."""
     drain_grace_seconds: float = Field(default=25.0, ge=0)
     """How long a stopping worker waits for calls that must not be cut off."""
     tool_timeout_seconds: float = Field(default=60.0, gt=0)

@@ -22,6 +22,9 @@ WakefulError
 ├── Unavailable             the database cannot be reached now
 │   └── OutcomeUnknown      the connection ended during COMMIT: redo with the same ids
 ├── SchemaError             the database is not at the revision this code expects
+│   └── UnknownEventVersion newer code wrote the event
+├── ProjectionDefect        a projection's own code broke its contract
+├── ProjectionStopped       an event that a projection cannot apply
 ├── Timeout                 waiting took longer than asked
 └── RunFailure              ends the run as FAILED, with a code
     ├── ModelError          TransientModelError is retried inside the step, PermanentModelError is not
@@ -50,6 +53,8 @@ __all__ = [
     "NotFound",
     "OutcomeUnknown",
     "PermanentModelError",
+    "ProjectionDefect",
+    "ProjectionStopped",
     "Refused",
     "RunEnded",
     "RunFailure",
@@ -215,6 +220,22 @@ class UnknownEventVersion(SchemaError):
             current=str(version),
             expected=str(known),
         )
+
+
+class ProjectionDefect(WakefulError):
+    """A projection's code did what it may not; its state is as it was before the event."""
+
+    code = "projection_defect"
+
+
+class ProjectionStopped(WakefulError):
+    """The state stays where it is; `projection lag` says which event it stands before, and why."""
+
+    code = "projection_stopped"
+
+    def __init__(self, projection: str, scope: UUID) -> None:
+        super().__init__(f"projection {projection} of {scope} cannot apply an event: see `wakeful projection lag`")
+        self.projection, self.scope = projection, scope
 
 
 class Timeout(WakefulError):

@@ -4,7 +4,7 @@ The fold accepts every log: results stand with their call wherever they were com
 unanswered, messages may come while calls are open. In-memory conversation always equals the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -121,7 +121,7 @@ class Conversation:
         return record is not None and record.result is not None
 
     @classmethod
-    def of(cls, events: "list[Event]") -> "Conversation":
+    def of(cls, events: Iterable[Event]) -> "Conversation":
         conversation = cls()
         for event in events:
             conversation.apply(event)

@@ -12,7 +12,7 @@ from typing import Any
 
 from wakeful.domain.errors import InvalidPayload
 
-__all__ = ["MAX_DEPTH", "Repaired", "check", "repair", "repair_text"]
+__all__ = ["MAX_DEPTH", "Repaired", "check", "describe", "repair", "repair_text"]
 
 MAX_DEPTH = 64
 """Levels of nesting. Real tool arguments stay under ten; jsonb's own limit depends on the server's stack."""
@@ -20,6 +20,7 @@ MAX_DEPTH = 64
 _BROKEN = re.compile("[\x00\ud800-\udfff]")
 _MAX_INTEGER_DIGITS = 1000
 _REPLACEMENT = "\ufffd"
+_MAX_DESCRIPTION_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,16 @@ class Repaired:
 def repair_text(text: str) -> str:
     """`text` with NUL and lone surrogates replaced by U+FFFD."""
     return _BROKEN.sub(_REPLACEMENT, text)
+
+
+def describe(error: BaseException) -> str:
+    """Type and message of any exception, short and storable, also when its `__str__` raises."""
+    try:
+        text = str(error)
+    except BaseException:
+        text = "(its message cannot be shown)"
+    name = type(error).__name__
+    return repair_text(f"{name}: {text}" if text else name)[:_MAX_DESCRIPTION_CHARACTERS]
 
 
 def check(value: Any) -> Any:

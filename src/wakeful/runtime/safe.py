@@ -5,21 +5,9 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from wakeful.domain.errors import InvalidPayload
-from wakeful.domain.payloads import Repaired, repair, repair_text
+from wakeful.domain.payloads import Repaired, describe, repair
 
 __all__ = ["describe", "storable"]
-
-_MAX_MESSAGE_CHARACTERS = 500
-
-
-def describe(error: BaseException) -> str:
-    """Type and message of any exception, short and storable, also when its `__str__` raises."""
-    try:
-        text = str(error)
-    except BaseException:
-        text = "(its message cannot be shown)"
-    name = type(error).__name__
-    return repair_text(f"{name}: {text}" if text else name)[:_MAX_MESSAGE_CHARACTERS]
 
 
 def storable(value: Any) -> Repaired:

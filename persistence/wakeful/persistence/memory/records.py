@@ -5,17 +5,18 @@ way out, so that no caller shares anything with the store.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from uuid import UUID
 
 from wakeful.domain.invocations import Invocation
+from wakeful.domain.projections import Document
 from wakeful.domain.runs import Run
 from wakeful.domain.scopes import RunRef, SessionRef
 from wakeful.domain.sessions import Session
-from wakeful.persistence.memory.saved import ArtifactRecord, KeyRecord, SavedCheckpoint, SavedEvent
+from wakeful.persistence.memory.saved import ArtifactRecord, KeyRecord, SavedCheckpoint, SavedEvent, SavedState
 
 __all__ = [
     "ArtifactRecord",
@@ -107,6 +108,11 @@ class Records:
         self.active: Rows[SessionRef, UUID] = Rows(self._journal)
         self.unfinished: Rows[RunKey, None] = Rows(self._journal)
         self.event_sequences: Rows[tuple[SessionRef, UUID], int] = Rows(self._journal)
+        self.watermarks: Rows[tuple[UUID, UUID, str, int], tuple[int, int]] = Rows(self._journal)
+        self.states: Rows[tuple[UUID, UUID, str, int], SavedState] = Rows(self._journal)
+        self.served: Rows[tuple[UUID, UUID, str], int] = Rows(self._journal)
+        self.documents: Rows[tuple[UUID, UUID, str, int], Mapping[str, Document]] = Rows(self._journal)
+        self.derived: Rows[tuple[UUID, str], UUID] = Rows(self._journal)
         self._logs: dict[SessionRef, list[SavedEvent]] = {}
 
     @contextmanager

@@ -5,9 +5,10 @@ from datetime import datetime
 from uuid import UUID
 
 from wakeful.domain.events import Actor
+from wakeful.domain.ports.projections import Stop
 from wakeful.domain.scopes import RunRef, SessionRef
 
-__all__ = ["ArtifactRecord", "KeyRecord", "SavedCheckpoint", "SavedEvent"]
+__all__ = ["ArtifactRecord", "KeyRecord", "SavedCheckpoint", "SavedEvent", "SavedState"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,15 @@ class ArtifactRecord:
     media_type: str
     origin: str
     run_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """A generation of a projection's state, without its documents and watermarks."""
+
+    generation: int
+    serving: bool = False
+    revision: int = 0
+    version: int | None = None
+    last_place: tuple[datetime, UUID, int] | None = None
+    stop: Stop | None = None

@@ -4,7 +4,9 @@ from wakeful.domain.ports.artifacts import ArtifactBytes, Artifacts
 from wakeful.domain.ports.checkpoints import Checkpoints
 from wakeful.domain.ports.event_hints import EventHints, NoEventHints
 from wakeful.domain.ports.event_log import EventLog
+from wakeful.domain.ports.history import History
 from wakeful.domain.ports.leases import LeaseKeeper
+from wakeful.domain.ports.projections import Projections
 from wakeful.domain.ports.run_control import RunControl
 from wakeful.domain.ports.run_queue import RunQueue
 from wakeful.domain.ports.sessions import RunReader, Sessions
@@ -13,8 +15,10 @@ from wakeful.persistence.memory.artifacts import MemoryArtifactBytes, MemoryArti
 from wakeful.persistence.memory.checkpoints import MemoryCheckpoints
 from wakeful.persistence.memory.child_sweeps import MemoryChildSweeps
 from wakeful.persistence.memory.event_log import MemoryEventLog
+from wakeful.persistence.memory.history import MemoryHistory
 from wakeful.persistence.memory.housekeeping import MemoryHousekeeping
 from wakeful.persistence.memory.leases import MemoryLeaseKeeper
+from wakeful.persistence.memory.projections import MemoryProjections
 from wakeful.persistence.memory.records import Clock, Records, system_clock
 from wakeful.persistence.memory.run_control import MemoryRunControl
 from wakeful.persistence.memory.run_queue import MemoryRunQueue
@@ -45,6 +49,8 @@ class MemoryStore:
         self.run_sweeps: RunSweeps = MemoryRunSweeps(self._records)
         self.child_sweeps: ChildSweeps = MemoryChildSweeps(self._records)
         self.housekeeping: Housekeeping = MemoryHousekeeping(self._records)
+        self.projections: Projections = MemoryProjections(self._records)
+        self.history: History = MemoryHistory(self._records)
         self.event_hints: EventHints = NoEventHints()
 
     async def open(self) -> None:

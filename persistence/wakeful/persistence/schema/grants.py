@@ -17,7 +17,9 @@ APP: dict[str, tuple[str, ...]] = {
     "tool_invocations": ("SELECT", "INSERT", "UPDATE"),
     "run_checkpoints": ("SELECT", "INSERT", "DELETE"),
     "idempotency_keys": ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    "projection_watermarks": ("SELECT", "INSERT", "UPDATE"),
+    "projection_watermarks": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "projection_states": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "projection_documents": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "derived_event_keys": ("SELECT", "INSERT"),
     "export_consent": ("SELECT", "INSERT", "UPDATE"),
     "trajectory_exports": ("SELECT", "INSERT", "UPDATE"),
@@ -66,8 +68,20 @@ WORKER: dict[str, dict[str, tuple[str, ...] | None]] = {
     "tool_invocations": {"SELECT": ("tenant_id", "id", "run_id", "session_id", "status", "expires_at", "child_run_id")},
     "idempotency_keys": {"SELECT": ("tenant_id", "principal_id", "key", "run_id", "expires_at"), "DELETE": None},
     "projection_watermarks": {
-        "SELECT": ("tenant_id", "projection_name", "scope", "watermark_seq", "builder_version", "updated_at")
+        "SELECT": (
+            "tenant_id",
+            "projection_name",
+            "scope",
+            "generation",
+            "watermark_seq",
+            "builder_version",
+            "updated_at",
+        )
     },
+    "projection_states": {
+        "SELECT": ("tenant_id", "projection_name", "scope", "generation", "serving", "stopped_at", "updated_at")
+    },
+    "sessions": {"SELECT": ("tenant_id", "id", "principal_id", "next_event_sequence")},
     "artifacts": {"SELECT": ("tenant_id", "id", "session_id", "expires_at")},
     "session_deletions": {"SELECT": ("tenant_id", "session_id", "principal_id")},
     "session_deletion_artifacts": {"SELECT": ("tenant_id", "session_id", "artifact_id")},

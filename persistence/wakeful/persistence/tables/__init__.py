@@ -13,7 +13,12 @@ from wakeful.persistence.tables.exports import ExportConsentRow, TrajectoryExpor
 from wakeful.persistence.tables.idempotency_keys import IdempotencyKeyRow
 from wakeful.persistence.tables.installation import InstallationRow, SweepTickRow
 from wakeful.persistence.tables.invocations import ToolInvocationRow
-from wakeful.persistence.tables.projections import DerivedEventKeyRow, ProjectionWatermarkRow
+from wakeful.persistence.tables.projections import (
+    DerivedEventKeyRow,
+    ProjectionDocumentRow,
+    ProjectionStateRow,
+    ProjectionWatermarkRow,
+)
 from wakeful.persistence.tables.runs import RunRow
 from wakeful.persistence.tables.sessions import SessionRow
 from wakeful.persistence.tables.tenants import TenantRow
@@ -27,6 +32,8 @@ __all__ = [
     "ExportConsentRow",
     "IdempotencyKeyRow",
     "InstallationRow",
+    "ProjectionDocumentRow",
+    "ProjectionStateRow",
     "ProjectionWatermarkRow",
     "RunCheckpointRow",
     "RunRow",

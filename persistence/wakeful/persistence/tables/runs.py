@@ -83,6 +83,8 @@ class RunRow(Base):
             "finished_at",
             postgresql_where=text(f"parent_run_id IS NOT NULL AND result_delivered_at IS NULL AND {_TERMINAL}"),
         ),
+        # Projections: whose session has just grown. Written once in a run's life.
+        Index("ix_runs_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         # Cancel and deletion: the children of a run.
         Index(
             "ix_runs_parent",
