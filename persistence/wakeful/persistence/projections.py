@@ -73,7 +73,7 @@ class PostgresProjections:
 
     async def documents(
         self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> dict[str, Document]:
+    ) -> Mapping[str, Document]:
         wanted = None if keys is None else sorted(keys)
         parameters = _of(projection, state) | {"generation": generation, "keys": wanted}
         (rows,) = await self._snapshot(parameters, sql.DOCUMENTS)

@@ -119,7 +119,7 @@ class MemoryProjections:
 
     async def documents(
         self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> dict[str, Document]:
+    ) -> Mapping[str, Document]:
         with self._records.unit():
             found = self._records.documents.get(_key(projection, state, generation)) or {}
             return {

@@ -142,7 +142,7 @@ class Projections(Protocol):
 
     async def documents(
         self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> dict[str, Document]:
+    ) -> Mapping[str, Document]:
         """Documents by key; None for every one."""
         ...
 
