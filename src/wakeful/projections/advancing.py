@@ -93,7 +93,9 @@ def _disordered(read: Batch) -> bool:
     return bool(read.events) and read.last_place is not None and place(read.events[0]) < read.last_place
 
 
-async def _documents(store: Projections, projection: Projection, state: StateRef, read: Batch) -> dict[str, Document]:
+async def _documents(
+    store: Projections, projection: Projection, state: StateRef, read: Batch
+) -> Mapping[str, Document]:
     if not read.events or read.version is None:
         return {}
     wanted = _wanted(projection, read.events)
