@@ -317,6 +317,24 @@ async def test_rebuilds_of_one_state_at_the_same_time_all_end_well(world: World)
     assert await stored(world, Seen(), state) == {"": list(range(1, 12))}
 
 
+async def test_documents_of_a_generation_that_was_begun_again_are_not_taken_for_those_that_were_read(
+    world: World,
+) -> None:
+    session = await world.session()
+    await say(world, session.ref, "a", "b", "c")
+    store, state = world.store.projections, state_of(session)
+    generation = await store.begin_generation(Seen(), state)
+    await advance(store, Seen(), state, generation=generation, batch=2)
+    read = await store.read(Seen(), state, generation=generation)
+    assert await store.documents(Seen(), state, read, keys=None)
+    await store.begin_generation(Seen(), state)
+    assert await store.documents(Seen(), state, read, keys=None) is None
+    await advance(store, Seen(), state, generation=generation, batch=2)
+    documents = await store.documents(Seen(), state, read, keys=None)
+    assert documents is not None
+    assert documents[""].body == [1, 2], "made again up to the same place it is the same"
+
+
 async def test_a_newer_builder_builds_anew_and_an_older_one_keeps_its_hands_off(world: World) -> None:
     class Newer(Seen):
         version: ClassVar[int] = 2
@@ -477,8 +495,9 @@ async def test_another_tenant_has_no_state(world: World) -> None:
     await catch_up(world.store.projections, Seen(), state_of(session))
     stranger = StateRef(new_id(), session.session_id)
     assert (await world.store.projections.stored(Seen(), stranger)).documents == []
-    assert (await world.store.projections.read(Seen(), stranger)).events == []
-    assert await world.store.projections.documents(Seen(), stranger, generation=0, keys=None) == {}
+    read = await world.store.projections.read(Seen(), stranger)
+    assert (read.events, read.marks) == ([], {})
+    assert await world.store.projections.documents(Seen(), stranger, read, keys=None) == {}
 
 
 async def test_a_state_grows_while_it_is_read(world: World) -> None:

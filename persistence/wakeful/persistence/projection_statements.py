@@ -10,11 +10,10 @@ __all__ = [
     "COMMIT",
     "DOCUMENTS",
     "DROP_OTHERS",
-    "ENSURE_SERVED",
     "EVENTS_OF_PRINCIPAL",
     "EVENTS_OF_SESSION",
     "LAGGING",
-    "LOCK_SERVED",
+    "LOCK",
     "MARKS",
     "MARKS_OF_PRINCIPAL",
     "MARKS_OF_SESSION",
@@ -22,6 +21,7 @@ __all__ = [
     "OLDEST_UNSEEN",
     "PRINCIPALS",
     "SERVE",
+    "SERVED",
     "SESSIONS",
     "STATE",
     "STOP",
@@ -129,18 +129,12 @@ DO UPDATE SET stopped_session_id = excluded.stopped_session_id, stopped_sequence
 RETURNING 1
 """
 
-# A row to lock, for states that are served in generation 0 without one.
-ENSURE_SERVED = b"""
-INSERT INTO wakeful.projection_states (tenant_id, scope, projection_name, generation, serving)
-SELECT %(tenant)s, %(scope)s, %(name)s, 0, true
- WHERE NOT EXISTS (SELECT FROM wakeful.projection_states
-                    WHERE tenant_id = %(tenant)s AND scope = %(scope)s AND projection_name = %(name)s AND serving)
-ON CONFLICT DO NOTHING
-"""
-LOCK_SERVED = b"""
+# Dropping generations keeps every move out: one that committed between two of the statements could leave a watermark
+# without its documents, or a session's watermark without the principal's revision.
+LOCK = b"SELECT pg_advisory_xact_lock(wakeful.projection_lock_v1(%(tenant)s, %(scope)s, %(name)s))"
+SERVED = b"""
 SELECT generation FROM wakeful.projection_states
  WHERE tenant_id = %(tenant)s AND scope = %(scope)s AND projection_name = %(name)s AND serving
-   FOR NO KEY UPDATE
 """
 _OTHER = b" tenant_id = %(tenant)s AND projection_name = %(name)s AND generation <> %(generation)s::integer"
 DROP_OTHERS = (

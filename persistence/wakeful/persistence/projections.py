@@ -72,12 +72,16 @@ class PostgresProjections:
         return batch_of(projection, generation, found[0] if found else None, marks, events, limit)
 
     async def documents(
-        self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> Mapping[str, Document]:
+        self, projection: Projection, state: StateRef, read: Batch, *, keys: Collection[str] | None
+    ) -> Mapping[str, Document] | None:
         wanted = None if keys is None else sorted(keys)
-        parameters = _of(projection, state) | {"generation": generation, "keys": wanted}
-        (rows,) = await self._snapshot(parameters, sql.DOCUMENTS)
-        return {row["key"]: document_of(row) for row in rows}
+        parameters = _of(projection, state) | {"generation": read.generation, "keys": wanted}
+        found, marks, rows = await self._snapshot(parameters, sql.STATE, sql.MARKS_OF_SESSION, sql.DOCUMENTS)
+        if projection.scope is StateScope.PRINCIPAL:
+            moved = (found[0]["revision"] if found else 0) != read.revision
+        else:
+            moved = {mark["id"]: mark["watermark_seq"] for mark in marks} != read.marks
+        return None if moved else {row["key"]: document_of(row) for row in rows}
 
     async def move(self, projection: Projection, move: Move) -> bool:
         parameters = move_parameters(projection, move)
@@ -111,13 +115,13 @@ class PostgresProjections:
         found, marks, rows = await self._snapshot(parameters, sql.STATE, sql.MARKS, sql.STORED)
         return stored_of(projection, found[0] if found else None, marks, rows)
 
-    async def begin_generation(self, projection: Projection, state: StateRef) -> int:
+    async def begin_generation(self, projection: Projection, state: StateRef, *, anew: bool = True) -> int:
         parameters = _of(projection, state)
         with Translated(write=True):
             async with self._pool.connection() as connection, connection.transaction():
                 await connection.execute(sql.TENANT, {"tenant": str(state.tenant_id)})
                 generation = await _lock_served(connection, parameters)
-                for statement in sql.DROP_OTHERS:
+                for statement in sql.DROP_OTHERS if anew else ():
                     await connection.execute(statement, parameters | {"generation": generation})
         return generation + 1
 
@@ -186,13 +190,10 @@ class PostgresProjections:
 
 
 async def _lock_served(connection: Connection, parameters: Parameters) -> int:
-    """The served generation, which nobody else swaps until this transaction ends."""
-    while True:
-        await connection.execute(sql.ENSURE_SERVED, parameters)
-        # Whoever waited here for a swap finds its row gone, and the new one only when looking again.
-        row = await (await connection.execute(sql.LOCK_SERVED, parameters)).fetchone()
-        if row is not None:
-            return int(row[0])
+    """The served generation; nobody moves or swaps any of the state's until this transaction ends."""
+    await connection.execute(sql.LOCK, parameters)
+    row = await (await connection.execute(sql.SERVED, parameters)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _behind(rows: Sequence[Any]) -> list[Behind]:

@@ -64,6 +64,8 @@ async def advance(
     if _disordered(read):
         return Advanced(Outcome.DISORDERED)
     documents = await _documents(store, projection, state, read)
+    if documents is None:
+        return Advanced(Outcome.OVERTAKEN)
     step = _Step(store, projection, state, read, documents)
     outcome = await step.take()
     return Advanced(outcome, step.applied)
@@ -95,11 +97,10 @@ def _disordered(read: Batch) -> bool:
 
 async def _documents(
     store: Projections, projection: Projection, state: StateRef, read: Batch
-) -> Mapping[str, Document]:
+) -> Mapping[str, Document] | None:
     if not read.events or read.version is None:
         return {}
-    wanted = _wanted(projection, read.events)
-    return await store.documents(projection, state, generation=read.generation, keys=wanted)
+    return await store.documents(projection, state, read, keys=_wanted(projection, read.events))
 
 
 def _wanted(projection: Projection, events: Sequence[Event]) -> Collection[str] | None:

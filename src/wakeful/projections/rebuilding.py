@@ -38,8 +38,9 @@ async def rebuild(
     Raises ProjectionStopped when an event cannot be applied, and Unavailable when others kept coming between; the old
     generation is served on then.
     """
-    for _ in range(ATTEMPTS):
-        generation = await store.begin_generation(projection, state)
+    for attempt in range(ATTEMPTS):
+        # What others have built meanwhile is as good as one's own: they would drop each other's for ever.
+        generation = await store.begin_generation(projection, state, anew=attempt == 0)
         events = await _build(store, projection, state, generation, batch, after_batch)
         if events is not None and await store.swap(projection, state, generation=generation):
             return Rebuilt(generation, events)
@@ -56,7 +57,7 @@ async def _build(
 ) -> int | None:
     """The events folded; None when it has to begin again."""
     events = overtaken = 0
-    while overtaken < ATTEMPTS:
+    while overtaken < 10 * ATTEMPTS:
         step = await advance(store, projection, state, generation=generation, batch=batch)
         events += step.events
         match step.outcome:
@@ -69,5 +70,7 @@ async def _build(
             case Outcome.STOPPED:
                 raise ProjectionStopped(projection.name, state.scope)
             case _:
+                # Out of order, it can only begin from nothing.
+                await store.begin_generation(projection, state)
                 return None
     return None

@@ -1,7 +1,14 @@
+-- The advisory lock that stands for all generations of a state.
+CREATE FUNCTION wakeful.projection_lock_v1(p_tenant uuid, p_scope uuid, p_name text) RETURNS bigint
+LANGUAGE sql IMMUTABLE SECURITY INVOKER
+SET search_path = pg_catalog, pg_temp
+RETURN hashtextextended(p_tenant::text || p_scope::text || p_name, 0);
+
 -- Move one state of a projection past events it has folded: documents, derived events and watermark, or nothing.
 --
--- Locks, in this order: the session's row (only to derive events), derivation keys in their order, the principal's
--- revision, the session's watermark, documents. What was read is compared before anything of the state is written.
+-- Locks, in this order: the session's row (only to derive events), derivation keys in their order, the state (shared:
+-- only who drops generations keeps others out), the principal's revision, the session's watermark, documents. What was
+-- read is compared before anything of the state is written.
 --
 -- Refusal (SQLSTATE): WK020 the watermark, the revision or the session is not what was read. A foreign key that finds
 -- no session, and a second first row of a state, mean the same to the caller.
@@ -72,6 +79,7 @@ BEGIN
         END IF;
     END IF;
 
+    PERFORM pg_advisory_xact_lock_shared(wakeful.projection_lock_v1(p_tenant, p_scope, p_name));
     IF p_revision IS NOT NULL THEN
         UPDATE wakeful.projection_states
            SET revision = revision + 1, builder_version = p_version, last_created_at = p_last_created_at,

@@ -66,6 +66,8 @@ CREATE INDEX ix_projection_documents_session
     ON wakeful.projection_documents (tenant_id, session_id, projection_name, generation, position)
 """
 
+FUNCTIONS = ("move_projection_v1", "projection_lock_v1")
+
 ONE_TENANT = "tenant_id = NULLIF(current_setting('wakeful.tenant', true), '')::uuid"
 
 
@@ -77,11 +79,13 @@ def upgrade() -> None:
         op.execute(f"ALTER TABLE wakeful.{table} FORCE ROW LEVEL SECURITY")
         op.execute(f"CREATE POLICY one_tenant ON wakeful.{table} USING ({ONE_TENANT}) WITH CHECK ({ONE_TENANT})")
     op.execute(load_function("move_projection_v1.sql"))
-    op.execute("REVOKE ALL ON FUNCTION wakeful.move_projection_v1 FROM PUBLIC")
+    for name in FUNCTIONS:
+        op.execute(f"REVOKE ALL ON FUNCTION wakeful.{name} FROM PUBLIC")
 
 
 def downgrade() -> None:
-    op.execute("DROP FUNCTION wakeful.move_projection_v1")
+    for name in FUNCTIONS:
+        op.execute(f"DROP FUNCTION wakeful.{name}")
     op.execute("DROP TABLE wakeful.projection_documents, wakeful.projection_states")
     op.execute(
         """

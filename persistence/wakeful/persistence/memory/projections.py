@@ -118,15 +118,27 @@ class MemoryProjections:
             )
 
     async def documents(
-        self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> Mapping[str, Document]:
+        self, projection: Projection, state: StateRef, read: Batch, *, keys: Collection[str] | None
+    ) -> Mapping[str, Document] | None:
         with self._records.unit():
-            found = self._records.documents.get(_key(projection, state, generation)) or {}
+            if self._moved(projection, state, read):
+                return None
+            found = self._records.documents.get(_key(projection, state, read.generation)) or {}
             return {
                 key: replace(document, body=plain(document.body))
                 for key, document in found.items()
                 if keys is None or key in keys
             }
+
+    def _moved(self, projection: Projection, state: StateRef, read: Batch) -> bool:
+        if projection.scope is StateScope.PRINCIPAL:
+            saved = self._state(projection, state, read.generation)
+            return (saved.revision if saved else 0) != read.revision
+        marks = {
+            session.session_id: self._mark(projection, session.ref, read.generation)
+            for session in self._sessions(projection, state)
+        }
+        return {session: mark and mark[0] for session, mark in marks.items()} != read.marks
 
     async def move(self, projection: Projection, move: Move) -> bool:
         encoded = encode([derived.event for derived in move.derived])
@@ -212,11 +224,12 @@ class MemoryProjections:
                 stop=saved.stop if saved else None,
             )
 
-    async def begin_generation(self, projection: Projection, state: StateRef) -> int:
+    async def begin_generation(self, projection: Projection, state: StateRef, *, anew: bool = True) -> int:
         with self._records.unit():
             saved = self._served(projection, state)
             generation = saved.generation if saved else 0
-            self._drop_others(projection, state, generation)
+            if anew:
+                self._drop_others(projection, state, generation)
             return generation + 1
 
     async def swap(self, projection: Projection, state: StateRef, *, generation: int) -> bool:

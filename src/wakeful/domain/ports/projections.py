@@ -141,9 +141,10 @@ class Projections(Protocol):
         ...
 
     async def documents(
-        self, projection: Projection, state: StateRef, *, generation: int, keys: Collection[str] | None
-    ) -> Mapping[str, Document]:
-        """Documents by key; None for every one."""
+        self, projection: Projection, state: StateRef, read: Batch, *, keys: Collection[str] | None
+    ) -> Mapping[str, Document] | None:
+        """Documents by key, every one for `keys` None, as they stand at the place of `read`. None when the state has
+        moved since: what stands there now may be of a generation that was begun again."""
         ...
 
     async def move(self, projection: Projection, move: Move) -> bool:
@@ -159,8 +160,8 @@ class Projections(Protocol):
         """The state as it is served, documents by position, in one snapshot."""
         ...
 
-    async def begin_generation(self, projection: Projection, state: StateRef) -> int:
-        """Drop every generation that is not served, and return the number of the next one."""
+    async def begin_generation(self, projection: Projection, state: StateRef, *, anew: bool = True) -> int:
+        """The number of the generation after the served one; what there is of it is dropped when `anew`."""
         ...
 
     async def swap(self, projection: Projection, state: StateRef, *, generation: int) -> bool:
