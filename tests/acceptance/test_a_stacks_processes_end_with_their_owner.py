@@ -14,16 +14,17 @@ from support.processes import until_fact
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 OWNER = """
-    import json, os, signal, sys, threading
+    import json, os, signal, sys, threading, time
     from pathlib import Path
     from wakeful.bootstrap.children import Child
 
     given = json.loads(sys.argv[1])
     child = Child(["scheduler"], environment=given["environment"], log=Path(given["log"]), name="scheduler")
-    starting = threading.Thread(target=child.start)
+    starting = threading.Thread(target=lambda: (child.start(), child.wait_ready()))
     starting.start()
     starting.join()
-    child.wait_ready()
+    time.sleep(0.5)  # the kernel ends the thread a moment after it was joined
+    assert child.running, "it died with the thread that started it"
     os.kill(child.pid, signal.SIGSTOP)
     print(child.pid, flush=True)
     sys.stdin.read()
