@@ -16,6 +16,7 @@ SCRIPTS = {
     "question": [calls(call(ASK_USER, question="Which?"), call("look", item="a")), say("Done.")],
     "approval": [calls(call("refund", cents=7), call("look", item="a")), say("Done.")],
     "child": [calls(call(DELEGATE, agent="sequence", input="Do it")), say("Done.")],
+    "compaction": [calls(call("look", item="a" * 400)), calls(call("pay", cents=1)), say("Done.")],
     "refused": [calls(call("fly"), call("pay", cents=1)), say("Done.")],
 }
 
@@ -54,6 +55,7 @@ def build() -> tuple[Office, Counter[str]]:
                 tools=[look, store, pay, refund],
                 asks=True,
                 delegates=["sequence"] if name == "child" else [],
+                context_limit_bytes=600 if name == "compaction" else None,
             )
 
     return office(register, **SCRIPTS), effects

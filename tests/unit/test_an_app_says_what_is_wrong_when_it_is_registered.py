@@ -20,6 +20,7 @@ class Driver:
     model: str
     instructions: str
     tools: Sequence[ToolSchema]
+    context_limit_bytes: int | None
 
     async def next_turn(self, view: View) -> Turn:
         raise AssertionError("not asked")
@@ -63,7 +64,7 @@ def test_a_registered_function_stays_the_function_it_was(app: App) -> None:
 
 
 def test_a_driver_of_ones_own_takes_the_place_of_a_model(app: App) -> None:
-    driver = Driver("d", ScriptedProvider({}), "m", "", ())
+    driver = Driver("d", ScriptedProvider({}), "m", "", (), None)
     app.agent("own", driver=driver)
     assert app.catalogue(make_driver=Driver).agent("own").driver is driver
 

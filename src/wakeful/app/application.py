@@ -35,6 +35,7 @@ class _Definition:
     question_expires: timedelta | None
     delegates: tuple[str, ...]
     repeat_limit: int | None
+    context_limit_bytes: int | None
     driver: Driver | None
 
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -127,13 +128,16 @@ class App:
         question_expires_seconds: float | None = None,
         delegates: Sequence[str] = (),
         repeat_limit: int | None = DEFAULT_REPEAT_LIMIT,
+        context_limit_bytes: int | None = None,
         driver: Driver | None = None,
     ) -> None:
         """Register an agent: a `model` with instructions and tools, or a `driver` of one's own.
 
         `tools` are functions registered with `tool`, Tools, or their names. `asks` lets it question its owner,
         `delegates` names the agents it may start child runs of. The `repeat_limit`-th identical call in a row
-        is refused; None switches that guard off.
+        is refused; None switches that guard off. When messages, calls and results together take more than
+        `context_limit_bytes`, the model is asked to summarize the older part and gets that in its place; None sends
+        the whole conversation.
         Raises ConfigurationError.
         """
         if name in self._agents:
@@ -144,6 +148,8 @@ class App:
             raise ConfigurationError(f"agent {name!r}: give either a model or a driver")
         if repeat_limit is not None and repeat_limit < 2:
             raise ConfigurationError(f"agent {name!r}: repeat_limit must be 2 or more, or None")
+        if context_limit_bytes is not None and (context_limit_bytes < 1 or driver is not None):
+            raise ConfigurationError(f"agent {name!r}: context_limit_bytes must be 1 or more, and goes with a model")
         expires = None
         if question_expires_seconds is not None:
             expires = positive_seconds(question_expires_seconds, f"agent {name!r}: question_expires_seconds")
@@ -160,6 +166,7 @@ class App:
             question_expires=expires,
             delegates=tuple(delegates),
             repeat_limit=repeat_limit,
+            context_limit_bytes=context_limit_bytes,
             driver=driver,
         )
 
@@ -197,6 +204,7 @@ class App:
             model=definition.model.model,
             instructions=definition.instructions,
             tools=definition.schemas(),
+            context_limit_bytes=definition.context_limit_bytes,
         )
 
     def _resolve(self, given: Iterable[Callable[..., Any] | Tool | str], agent: str) -> tuple[Tool, ...]:

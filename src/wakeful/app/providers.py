@@ -15,7 +15,14 @@ class MakeDriver(Protocol):
     """What makes an agent's driver; `wakeful.bootstrap` passes the runtime's."""
 
     def __call__(
-        self, *, agent: str, provider: ModelProvider, model: str, instructions: str, tools: Sequence[ToolSchema]
+        self,
+        *,
+        agent: str,
+        provider: ModelProvider,
+        model: str,
+        instructions: str,
+        tools: Sequence[ToolSchema],
+        context_limit_bytes: int | None,
     ) -> Driver: ...
 
 

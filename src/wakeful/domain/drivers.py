@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -10,7 +10,7 @@ from wakeful.domain.content import ArtifactRef, Content, ProposedCall, Usage
 from wakeful.domain.history import Conversation
 from wakeful.domain.runs import Run
 
-__all__ = ["Driver", "Turn", "View"]
+__all__ = ["Compacting", "Driver", "Summary", "Turn", "View"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,27 @@ class View:
     """Reads what was too large to stand in the log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A text that stands for everything in the conversation up to `through_sequence`."""
+
+    text: str
+    through_sequence: int
+    usage: Usage = Usage()
+
+
 class Driver(Protocol):
     async def next_turn(self, view: View) -> Turn:
         """Decide the next turn. Called with no transaction open; may take long and may be called again for the
         same step after a crash. Raises TransientModelError (asked again with backoff) or another RunFailure."""
+        ...
+
+
+@runtime_checkable
+class Compacting(Protocol):
+    """A driver whose context has a limit."""
+
+    async def compact(self, view: View) -> Summary | None:
+        """The summary to go on with, None while the context fits. Asked before each turn, under the same terms as
+        `next_turn`; asked again for what it has summarized when the checkpoint with the text was lost."""
         ...

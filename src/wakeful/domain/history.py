@@ -10,7 +10,7 @@ from uuid import UUID
 
 from wakeful.domain.content import CallResult, Content, ProposedCall
 from wakeful.domain.events import HISTORY_TYPES, Event
-from wakeful.domain.events.runs import UserMessageReceived
+from wakeful.domain.events.runs import ContextCompacted, UserMessageReceived
 from wakeful.domain.events.turns import (
     AssistantMessageCreated,
     CallEnded,
@@ -78,6 +78,8 @@ class Conversation:
 
     entries: list[Entry] = field(default_factory=list)
     last_sequence: int = 0
+    compacted_through: int = 0
+    """Everything up to here was summarized for a model once. The entries stay."""
     _calls: dict[UUID, CallRecord] = field(default_factory=dict)
     _counts: dict[tuple[UUID | None, int], int | None] = field(default_factory=dict)
 
@@ -97,6 +99,8 @@ class Conversation:
                 record = self._calls.get(ended.invocation_id)
                 if record is not None and record.result is None:
                     record.result, record.result_sequence = ended.result, event.sequence
+            case ContextCompacted() as compacted:
+                self.compacted_through = max(self.compacted_through, compacted.through_sequence)
             case CallResolved() as resolved:
                 self.entries.append(NoteEntry(event.sequence, resolved))
             case _:

@@ -34,7 +34,10 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What a provider is asked. `turn_index` counts the session's assistant messages so far (from 0)."""
+    """What a provider is asked. `turn_index` counts the session's assistant messages so far (from 0).
+
+    With `purpose` "summary" the last message asks for a summary of those before it, which becomes no turn.
+    """
 
     run: Run
     agent: str
@@ -44,6 +47,7 @@ class ModelRequest:
     step: int = 1
     turn_index: int = 0
     continuation: JsonValue = None
+    purpose: Literal["turn", "summary"] = "turn"
 
 
 @dataclass(frozen=True, slots=True)

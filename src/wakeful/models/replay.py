@@ -7,6 +7,7 @@ from wakeful.domain.errors import PermanentModelError
 from wakeful.domain.models import ModelRequest, ModelResponse, OnDelta
 from wakeful.models.recording import RecordedTurn, Recording
 from wakeful.models.streaming import stream
+from wakeful.models.summaries import summary_of
 
 __all__ = ["RECORDING", "ReplayProvider"]
 
@@ -29,6 +30,8 @@ class ReplayProvider:
     async def respond(self, request: ModelRequest, *, on_delta: OnDelta | None = None) -> ModelResponse:
         """The recorded turn. Raises PermanentModelError for a recording it does not have, and when the session has
         left the recording's path."""
+        if request.purpose == "summary":
+            return summary_of(request)
         turn = self._turn(request)
         if turn is None:
             return ModelResponse(silent=True)

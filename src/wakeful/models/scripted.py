@@ -10,6 +10,7 @@ from wakeful.domain.content import Content, ProposedCall, Usage
 from wakeful.domain.errors import PermanentModelError
 from wakeful.domain.models import ModelRequest, ModelResponse, OnDelta
 from wakeful.models.streaming import stream
+from wakeful.models.summaries import summary_of
 
 __all__ = ["Line", "Script", "ScriptedProvider", "call", "calls", "last_result", "say"]
 
@@ -57,7 +58,8 @@ class ScriptedProvider:
     """Plays the script that the agent's model names (`scripted:<name>`).
 
     It remembers nothing: the line is a pure function of the request, so after a crash the same line comes again.
-    A script that counts for itself loses that. `latency` is how long each line takes.
+    A script that counts for itself loses that. A summary is no line of a script. `latency` is how long each line
+    takes.
     """
 
     name = "scripted"
@@ -69,6 +71,8 @@ class ScriptedProvider:
     async def respond(self, request: ModelRequest, *, on_delta: OnDelta | None = None) -> ModelResponse:
         """The script's line for this request. Raises the line when it is an exception, and PermanentModelError when
         there is no such script or it has ended."""
+        if request.purpose == "summary":
+            return summary_of(request)
         script = self._scripts.get(request.model)
         if script is None:
             known = ", ".join(sorted(self._scripts)) or "none"

@@ -1,22 +1,30 @@
 """The agent driver: assembles the context from session history and asks a model.
 
-Context, in order: the agent's instructions; messages as they came; each turn followed by one result per call, in call
-order, wherever in the log it was committed; a later word on an uncertain call after the results of the turn it falls
-into. Calls and results are paired by ids of our own, since providers' ids repeat and may be empty.
+Context, in order: the agent's instructions; the summary of what outgrew the agent's limit; messages as they came; each
+turn followed by one result per call, in call order, wherever in the log it was committed; a later word on an uncertain
+call after the results of the turn it falls into. Calls and results are paired by ids of our own, since providers' ids
+repeat and may be empty.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from wakeful.domain.content import ArtifactRef, CallResult, Content, ProposedCall
-from wakeful.domain.drivers import Turn, View
+from wakeful.domain.drivers import Summary, Turn, View
 from wakeful.domain.errors import PermanentModelError
-from wakeful.domain.history import Conversation, MessageEntry, NoteEntry, TurnEntry
+from wakeful.domain.history import Entry, MessageEntry, NoteEntry, TurnEntry
 from wakeful.domain.models import ModelMessage, ModelProvider, ModelRequest, ToolSchema
 from wakeful.domain.states import InvocationStatus
+from wakeful.runtime.context_limit import cut
 
 __all__ = ["AgentDriver", "assemble"]
+
+_SUMMARIZE = (
+    "Summarize the conversation so far for yourself: you will go on with the summary in its place. Keep what was "
+    "asked, what was decided, what was found and done, with names, numbers and identifiers, and what is still open."
+)
 
 Fetch = Callable[[ArtifactRef], Awaitable[bytes]] | None
 
@@ -34,24 +42,20 @@ class AgentDriver:
         *,
         instructions: str = "",
         tools: Sequence[ToolSchema] = (),
+        context_limit_bytes: int | None = None,
     ) -> None:
         self._agent, self._provider, self._model = agent, provider, model
         self._instructions, self._tools = instructions, tuple(tools)
+        self._context_limit_bytes = context_limit_bytes
 
     async def next_turn(self, view: View) -> Turn:
-        messages = await assemble(view.conversation, view.fetch, instructions=self._instructions)
-        response = await self._provider.respond(
-            ModelRequest(
-                run=view.run,
-                agent=self._agent,
-                model=self._model,
-                messages=messages,
-                tools=self._tools if view.tools_allowed else (),
-                step=view.step,
-                turn_index=sum(1 for entry in view.conversation.entries if isinstance(entry, TurnEntry)),
-                continuation=view.continuation,
-            )
+        messages = await assemble(_recent(view), view.fetch, instructions=self._instructions, summary=view.summary)
+        request = replace(
+            self._request(view, messages),
+            tools=self._tools if view.tools_allowed else (),
+            continuation=view.continuation,
         )
+        response = await self._provider.respond(request)
         if not isinstance(response.calls, tuple):
             raise PermanentModelError(f"provider {self._provider.name} gave its calls as no tuple")
         return Turn(
@@ -65,11 +69,48 @@ class AgentDriver:
             continuation=response.continuation,
         )
 
+    async def compact(self, view: View) -> Summary | None:
+        if self._context_limit_bytes is None:
+            return None
+        recent = _recent(view)
+        through = cut(recent, self._context_limit_bytes, summary_bytes=len((view.summary or "").encode()))
+        if through is None:
+            return None
+        older = [entry for entry in recent if entry.sequence <= through]
+        messages = await assemble(older, view.fetch, instructions=self._instructions, summary=view.summary)
+        messages.append(ModelMessage("user", _SUMMARIZE))
+        response = await self._provider.respond(replace(self._request(view, messages), purpose="summary"))
+        if not isinstance(response.content, str) or not response.content.strip():
+            raise PermanentModelError(f"provider {self._provider.name} gave no text as a summary", code="no_summary")
+        return Summary(response.content, through, response.usage)
 
-async def assemble(conversation: Conversation, fetch: Fetch, *, instructions: str = "") -> list[ModelMessage]:
+    def _request(self, view: View, messages: list[ModelMessage]) -> ModelRequest:
+        return ModelRequest(
+            run=view.run,
+            agent=self._agent,
+            model=self._model,
+            messages=messages,
+            step=view.step,
+            turn_index=sum(1 for entry in view.conversation.entries if isinstance(entry, TurnEntry)),
+        )
+
+
+def _recent(view: View) -> Sequence[Entry]:
+    """What the summary, if there is one, does not stand for."""
+    entries = view.conversation.entries
+    if view.summary is None or view.summary_through is None:
+        return entries
+    return entries[bisect_right(entries, view.summary_through, key=lambda entry: entry.sequence) :]
+
+
+async def assemble(
+    entries: Iterable[Entry], fetch: Fetch, *, instructions: str = "", summary: str | None = None
+) -> list[ModelMessage]:
     """The messages of a model request: every call is followed by exactly one result."""
     messages = [ModelMessage("system", instructions)] if instructions else []
-    for entry in conversation.entries:
+    if summary is not None:
+        messages.append(ModelMessage("system", f"What was said before, in short:\n{summary}"))
+    for entry in entries:
         match entry:
             case MessageEntry(role="system"):
                 messages.append(ModelMessage("system", await _content(entry.content, fetch)))

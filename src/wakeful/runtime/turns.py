@@ -11,7 +11,7 @@ from wakeful.domain.appends import RunChange
 from wakeful.domain.checkpoints import PendingBatch
 from wakeful.domain.closing import result_event
 from wakeful.domain.content import ArtifactRef, Content, ProposedCall
-from wakeful.domain.drivers import Turn, View
+from wakeful.domain.drivers import Compacting, Turn, View
 from wakeful.domain.errors import BudgetExceeded, PermanentModelError, RunFailure, TransientModelError
 from wakeful.domain.events import NewEvent
 from wakeful.domain.events.runs import RunChildStarted, RunCompleted
@@ -25,6 +25,7 @@ from wakeful.domain.ids import derived_id
 from wakeful.domain.payloads import repair, repair_text
 from wakeful.domain.ports.artifacts import Artifacts
 from wakeful.domain.states import InvocationStatus, RunStatus
+from wakeful.runtime.compacting import commit_summary
 from wakeful.runtime.course import Course
 from wakeful.runtime.inlining import Inliner
 from wakeful.runtime.interrupts import outside
@@ -53,15 +54,22 @@ class Stepper:
         """
         step = course.step + 1
         _within_budget(course, step)
-        turn = await self._ask(course, step)
+        driver = course.agent.driver
+        if isinstance(driver, Compacting):
+            summary = await self._ask(course, step, driver.compact)
+            if summary is not None:
+                await commit_summary(course, summary)
+        turn = await self._ask(course, step, driver.next_turn)
+        if not isinstance(turn, Turn):
+            raise PermanentModelError(f"the driver returned a {type(turn).__name__}, not a Turn")
         return await self._commit(course, step, turn)
 
-    async def _ask(self, course: Course, step: int) -> Turn:
+    async def _ask(self, course: Course, step: int, question: Callable[[View], Awaitable[T]]) -> T:
         policy, attempt = self._settings.model_retry, 0
         while True:
             attempt += 1
             try:
-                return await self._next_turn(course, step)
+                return await self._answer(course, step, question)
             except TransientModelError as error:
                 pause = delay(policy, attempt, at_least_seconds=error.retry_after_seconds)
                 left = course.time_left()
@@ -76,7 +84,7 @@ class Stepper:
                 await course.journal.append(Entry((_failed_call(course, step, attempt, error, None),)))
                 raise
 
-    async def _next_turn(self, course: Course, step: int) -> Turn:
+    async def _answer(self, course: Course, step: int, question: Callable[[View], Awaitable[T]]) -> T:
         view = View(
             run=course.run,
             conversation=course.conversation,
@@ -89,12 +97,9 @@ class Stepper:
         )
         left = course.time_left()
         try:
-            turn = await outside(course.holding, _within(left, _as_failure(course.agent.driver.next_turn(view))))
+            return await outside(course.holding, _within(left, _as_failure(question(view))))
         except TimeoutError:
             raise RunFailure("the deadline passed during a model call", code="deadline_exceeded") from None
-        if not isinstance(turn, Turn):
-            raise PermanentModelError(f"the driver returned a {type(turn).__name__}, not a Turn")
-        return turn
 
     def _fetcher(self, course: Course) -> Callable[[ArtifactRef], Awaitable[bytes]] | None:
         return None if self._artifacts is None else partial(self._artifacts.fetch, course.run.ref.session)

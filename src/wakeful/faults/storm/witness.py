@@ -7,7 +7,7 @@ from pathlib import Path
 from wakeful.app import App, MakeDriver
 from wakeful.bootstrap.apps import load_app
 from wakeful.domain.agents import Catalogue
-from wakeful.domain.drivers import Driver, Turn, View
+from wakeful.domain.drivers import Compacting, Driver, Summary, Turn, View
 from wakeful.faults.owners import OwnerNotes
 
 __all__ = ["APP_VARIABLE", "OWNERS_VARIABLE", "WITNESS", "WitnessedApp", "app"]
@@ -27,6 +27,9 @@ class WitnessedDriver:
         if view.run.lease_owner is not None:
             self._notes.note(view.run.lease_owner)
         return await self._driver.next_turn(view)
+
+    async def compact(self, view: View) -> Summary | None:
+        return await self._driver.compact(view) if isinstance(self._driver, Compacting) else None
 
 
 class WitnessedApp(App):
