@@ -28,7 +28,7 @@ from wakeful.domain.states import InvocationStatus, RunStatus
 from wakeful.runtime.compacting import commit_summary
 from wakeful.runtime.course import Course
 from wakeful.runtime.inlining import Inliner
-from wakeful.runtime.interrupts import outside
+from wakeful.runtime.interrupts import check, outside
 from wakeful.runtime.journal import Entry
 from wakeful.runtime.planning import Planned
 from wakeful.runtime.retries import delay
@@ -59,6 +59,7 @@ class Stepper:
             summary = await self._ask(course, step, driver.compact)
             if summary is not None:
                 await commit_summary(course, summary)
+                check(course.holding)
         turn = await self._ask(course, step, driver.next_turn)
         if not isinstance(turn, Turn):
             raise PermanentModelError(f"the driver returned a {type(turn).__name__}, not a Turn")
