@@ -23,6 +23,7 @@ WakefulError
 │   └── OutcomeUnknown      the connection ended during COMMIT: redo with the same ids
 ├── SchemaError             the database is not at the revision this code expects
 │   └── UnknownEventVersion newer code wrote the event
+├── UnreadableEvent         a stored payload is not what its type and version say
 ├── ProjectionDefect        a projection's own code broke its contract
 ├── ProjectionStopped       an event that a projection cannot apply
 ├── Timeout                 waiting took longer than asked
@@ -66,6 +67,7 @@ __all__ = [
     "TransientModelError",
     "Unavailable",
     "UnknownEventVersion",
+    "UnreadableEvent",
     "WakefulError",
 ]
 
@@ -220,6 +222,16 @@ class UnknownEventVersion(SchemaError):
             current=str(version),
             expected=str(known),
         )
+
+
+class UnreadableEvent(WakefulError):
+    """The log holds what no writer of this type and version has written."""
+
+    code = "unreadable_event"
+
+    def __init__(self, event: object, event_type: str, version: int, places: list[str]) -> None:
+        super().__init__(f"event {event}: no {event_type} of payload version {version} (at {', '.join(places)})")
+        self.places = places
 
 
 class ProjectionDefect(WakefulError):

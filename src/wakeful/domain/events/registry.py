@@ -1,19 +1,15 @@
-"""Which payload model stands for a stored (type, version), and how older versions become today's.
+"""Which payload model stands for a stored (type, version)."""
 
-Upcasters are pure and total: they never read a clock, a setting or the database, and never invent a
-value; what an older version did not record becomes an explicit None.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
-from wakeful.domain.errors import UnknownEventVersion
+from pydantic import ValidationError
+
+from wakeful.domain.errors import UnknownEventVersion, UnreadableEvent
 from wakeful.domain.events import runs, turns
 from wakeful.domain.events.envelope import Payload
+from wakeful.domain.events.upcasters import chain
 
 __all__ = ["CURRENT_VERSIONS", "HISTORY_TYPES", "UnknownPayload", "decode", "payload_type"]
-
-Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class UnknownPayload(Payload):
@@ -38,13 +34,7 @@ CURRENT_VERSIONS: dict[str, int] = {name: model.VERSION for name, model in _MODE
 HISTORY_TYPES: frozenset[str] = frozenset(name for name, model in _MODELS.items() if model.HISTORY)
 
 
-def _model_response_1_to_2(payload: dict[str, Any]) -> dict[str, Any]:
-    return {**payload, "tool_call_count_before_turn": None}
-
-
-_UPCASTERS: dict[tuple[str, int], Upcaster] = {
-    ("model.response.completed", 1): _model_response_1_to_2,
-}
+_CHAINS = {name: chain(name, version) for name, version in CURRENT_VERSIONS.items()}
 
 
 def payload_type(event_type: str) -> type[Payload] | None:
@@ -53,12 +43,21 @@ def payload_type(event_type: str) -> type[Payload] | None:
 
 
 def decode(event_type: str, version: int, payload: dict[str, Any], *, event: object = "?") -> Payload:
-    """The payload in today's shape. Raises UnknownEventVersion for a version newer than this code."""
+    """The payload in today's shape; `payload` stays as it is.
+
+    Raises UnknownEventVersion for a version newer than this code, and UnreadableEvent for a payload that is none of
+    its version. Nothing is partly decoded.
+    """
     model = _MODELS.get(event_type)
     if model is None:
         return UnknownPayload(stored_type=event_type, data=payload)
     if version > model.VERSION:
         raise UnknownEventVersion(event, event_type, version, model.VERSION)
-    for step in range(version, model.VERSION):
-        payload = _UPCASTERS[event_type, step](payload)
-    return model.model_validate(payload)
+    for upcast in _CHAINS[event_type][version - 1 :]:
+        payload = upcast(payload)
+    try:
+        return model.model_validate(payload)
+    except ValidationError as error:
+        # Where it is wrong, and never what stands there.
+        places = sorted({".".join(str(part) for part in found["loc"]) or "$" for found in error.errors()})
+        raise UnreadableEvent(event, event_type, version, places) from error
