@@ -14,6 +14,7 @@ from wakeful.domain.runs import Lease
 from wakeful.domain.scopes import SessionRef
 from wakeful.domain.session_history import SessionHistory
 from wakeful.domain.states import InvocationStatus, RunStatus
+from wakeful.domain.trajectories import Trajectories
 from wakeful.projections.advancing import advance, catch_up
 from wakeful.projections.rebuilding import rebuild
 
@@ -141,6 +142,20 @@ async def test_history_built_from_zero_equals_history_built_on_the_way(world: Wo
     after = await world.store.projections.stored(HISTORY, state)
     assert (after.documents, after.marks) == (before.documents, before.marks)
     assert [document.body for document in after.documents][-1] == [17, 18, 19]
+
+
+@pytest.mark.spec("PRJ-8")
+async def test_a_trajectory_is_a_range_of_the_log_and_how_the_run_ended(world: World) -> None:
+    finished, going = await world.running(), await world.running()
+    await world.append(finished, turn_of(1, "done"), run=RunChange(step=1))
+    await world.end(finished, RunStatus.FAILED)
+    await world.store.log.append(Append(finished.run.session, (said("later"),)))
+    for lease in (finished, going):
+        await catch_up(world.store.projections, Trajectories(), state_of(lease.run.session))
+    (document,) = (await world.store.projections.stored(Trajectories(), state_of(finished.run.session))).documents
+    assert document.body == {"first": 2, "last": 6, "status": "FAILED", "builder_version": "1"}
+    (unfinished,) = (await world.store.projections.stored(Trajectories(), state_of(going.run.session))).documents
+    assert (unfinished.body, unfinished.position) == ({"first": 2}, 0)
 
 
 async def test_an_unknown_or_foreign_session_reads_as_empty(world: World) -> None:

@@ -2,7 +2,8 @@
 
 from wakeful.domain.projections import Projection
 from wakeful.domain.session_history import SessionHistory
+from wakeful.domain.trajectories import Trajectories
 
 __all__ = ["STANDARD"]
 
-STANDARD: tuple[Projection, ...] = (SessionHistory(),)
+STANDARD: tuple[Projection, ...] = (SessionHistory(), Trajectories())
