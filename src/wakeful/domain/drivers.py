@@ -1,8 +1,8 @@
 """The driver port: what decides a run's next step. The executor does not know what an agent is."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -49,6 +49,9 @@ class View:
     continuation: JsonValue = None
     summary: str | None = None
     summary_through: int | None = None
+    context_updates: Mapping[str, Any] = field(default_factory=dict)
+    """What the run's tools put into `ToolCall.context_updates`: later calls over earlier ones, the same after a
+    crash."""
     fetch: Callable[[ArtifactRef], Awaitable[bytes]] | None = None
     """Reads what was too large to stand in the log."""
 

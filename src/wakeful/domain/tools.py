@@ -55,7 +55,7 @@ class ToolCall:
     attempt: int
     """From 1."""
     context_updates: dict[str, Any] = field(default_factory=dict)
-    """What the tool puts in here is kept with the call and applied again on recovery."""
+    """What the tool puts in here is kept with the call's result; drivers find it in their view, also after a crash."""
 
 
 ToolFunction = Callable[..., Awaitable[Any]]

@@ -195,7 +195,7 @@ class Caller:
             turn = course.latest_turn()
             if turn is None or any(r.invocation_id != call.id for r in turn.unanswered):
                 return Entry((event,), changes=(change,))
-            course.tool_call_count = course.count_after(turn)
+            course.count(turn)
             return Entry(
                 (event,),
                 run=RunChange(tool_call_count=course.tool_call_count),
@@ -208,6 +208,8 @@ class Caller:
         except AlreadyAnswered:
             _log.warning("tool.result_dropped", invocation_id=str(call.id), reason="already answered")
             await course.journal.catch_up()
+        else:
+            course.keep_updates(call, effect.context_updates)
 
     async def _inlined(self, course: Course, effect: Effect) -> Effect:
         inliner = Inliner(

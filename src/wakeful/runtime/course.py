@@ -1,8 +1,10 @@
 """One execution's state: what the loop, the turn and the calls share. Everything in it can be had from the log."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from pydantic import JsonValue
@@ -16,7 +18,7 @@ from wakeful.domain.invocations import Invocation, NewInvocation
 from wakeful.domain.runs import Run
 from wakeful.runtime.holding import Holding
 from wakeful.runtime.journal import Journal
-from wakeful.runtime.planning import Planner, fitted_size
+from wakeful.runtime.planning import Planner, Unplanned, counted_calls
 
 __all__ = ["Course"]
 
@@ -33,11 +35,18 @@ class Course:
     step: int = 0
     """Steps committed."""
     tool_call_count: int = 0
+    counted_through_step: int = 0
+    """The newest step whose batch `tool_call_count` holds."""
     token_count: int = 0
     continuation: JsonValue = None
     summary: str | None = None
     summary_through: int | None = None
+    unplanned: Unplanned = field(default_factory=Unplanned)
+    """How calls of the turn that the run was taken up with are planned, if they have no row."""
+    _assumed: tuple[int, int] | None = None
+    """A step, and the count before its turn, where the turn's event does not say it."""
     _rows: dict[UUID, Invocation] = field(default_factory=dict)
+    _updates: dict[tuple[int, int], Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def conversation(self) -> Conversation:
@@ -54,6 +63,19 @@ class Course:
         """Take in a call's row as loaded."""
         self._rows[invocation.id] = invocation
         self.journal.calls[invocation.id] = invocation.status
+        self.keep_updates(invocation, invocation.context_updates)
+
+    def keep_updates(self, invocation: Invocation, updates: Mapping[str, Any] | None) -> None:
+        """Take in what a call, whose result is committed, put into its context updates."""
+        if updates:
+            self._updates[invocation.step, invocation.position] = updates
+
+    def context_updates(self) -> dict[str, Any]:
+        """The run's context updates, those of later calls over those of earlier ones."""
+        merged: dict[str, Any] = {}
+        for _, updates in sorted(self._updates.items(), key=lambda item: item[0]):
+            merged |= updates
+        return merged
 
     def propose(self, new: NewInvocation) -> None:
         """Take in a call that is about to be written with its turn; its status counts once it is committed."""
@@ -111,14 +133,24 @@ class Course:
 
     def count_before(self, turn: TurnEntry) -> int:
         """The tool calls counted before a turn. Logs without the watermark fall back to the run's own count."""
-        return self.tool_call_count if turn.count_before is None else turn.count_before
+        before = self._before(turn)
+        return self.tool_call_count if before is None else before
 
-    def count_after(self, turn: TurnEntry) -> int:
-        """The run's count once this turn's batch is counted; counting it again changes nothing."""
-        if turn.count_before is None:
-            return self.tool_call_count
-        fitted = fitted_size(len(turn.calls), turn.count_before, self.run.budget.max_tool_calls)
-        return max(self.tool_call_count, turn.count_before + fitted)
+    def assume_before(self, step: int, count: int | None) -> None:
+        """For a turn whose event does not say how many calls were counted before it; None: nobody knows."""
+        self._assumed = None if count is None else (step, count)
+
+    def count(self, turn: TurnEntry) -> None:
+        """Count the batch, which has returned; counting it again changes nothing."""
+        before = self._before(turn)
+        if before is not None:
+            self.tool_call_count = max(self.tool_call_count, before + counted_calls(turn))
+        self.counted_through_step = max(self.counted_through_step, turn.step)
+
+    def _before(self, turn: TurnEntry) -> int | None:
+        if turn.count_before is None and self._assumed is not None and self._assumed[0] == turn.step:
+            return self._assumed[1]
+        return turn.count_before
 
     def checkpoint(self, trigger: str, *, pending: PendingBatch | None = None) -> NewCheckpoint:
         """The state as of the append it is written with; the journal makes it the chain's next one."""
@@ -126,7 +158,7 @@ class Course:
             step=self.step,
             tool_call_count=self.tool_call_count,
             token_count=self.token_count,
-            counted_through_step=self.step if pending is None else max(self.step - 1, 0),
+            counted_through_step=self.counted_through_step,
         )
         state = CheckpointState(
             budget=budget, pending=pending, summary=self.summary, summary_through=self.summary_through

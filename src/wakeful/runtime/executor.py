@@ -1,5 +1,6 @@
 """Executing a claimed run: take it up from the log, loop, let go of it in one guarded append."""
 
+from collections.abc import Callable
 from functools import partial
 
 import structlog
@@ -48,10 +49,10 @@ from wakeful.runtime.interrupts import Cancelled, Draining, check
 from wakeful.runtime.journal import Entry, Journal
 from wakeful.runtime.outcomes import Ending
 from wakeful.runtime.patience import until_answered
-from wakeful.runtime.resume import Resumption, fold, resume
+from wakeful.runtime.resume import Decision, fold, resume
 from wakeful.runtime.safe import describe
 from wakeful.runtime.settings import ExecutionSettings
-from wakeful.runtime.turns import Stepper
+from wakeful.runtime.turns import Stepper, tools_allowed
 
 __all__ = ["Executor"]
 
@@ -100,13 +101,13 @@ class Executor:
 
     async def _execute(self, holding: Holding) -> Ending:
         try:
-            course, resumption = await self._take_up(holding)
+            course, decision = await self._take_up(holding)
         except UnknownEventVersion as error:
             # Written by newer code: a worker that knows it can go on, so the run is neither failed nor touched.
             _log.error("run.unreadable", error=describe(error))
             return Ending.ABANDONED
         try:
-            await self._announce(course, resumption)
+            await self._announce(course, decision)
             return await self._loop(course)
         except Cancelled:
             return await self._cancel(course)
@@ -122,7 +123,7 @@ class Executor:
             code = error.code if isinstance(error, WakefulError) else "internal_error"
             return await self._fail(course, code, describe(error))
 
-    async def _take_up(self, holding: Holding) -> tuple[Course, Resumption]:
+    async def _take_up(self, holding: Holding) -> tuple[Course, Decision]:
         execution = await until_answered(
             holding, self._settings.database_retry_max, partial(self._queue.load, holding.lease)
         )
@@ -139,7 +140,7 @@ class Executor:
             holding.cancel_requested = True
         return resume(execution, agent, holding, journal, Actor("worker", str(holding.lease.owner)))
 
-    async def _announce(self, course: Course, resumption: Resumption) -> None:
+    async def _announce(self, course: Course, decision: Decision) -> None:
         epoch = course.holding.lease.epoch
         if course.run.started_at is None:
             started = course.event(RunStarted(epoch=epoch), event_id=derived_id("started", course.run.ref.run_id))
@@ -147,9 +148,17 @@ class Executor:
                 Entry((started,), run=RunChange(started=True), checkpoint=course.checkpoint("run_start"))
             )
             return
-        resumed = RunResumed(epoch=epoch, checkpoint=resumption.checkpoint, adopted=resumption.adopted)
+        resumed = RunResumed(epoch=epoch, checkpoint=decision.checkpoint, adopted=decision.adopted.items)
         event = course.event(resumed, event_id=derived_id("resumed", course.run.ref.run_id, epoch))
-        await course.journal.append(Entry((event,), run=RunChange(tool_call_count=course.tool_call_count)))
+
+        def build() -> Entry:
+            dropped = [call for call in course.open_calls() if call.id in decision.dropped.calls]
+            results, changes = closing(
+                dropped, course.actor, "superseded", "a newer turn came before the call", trace_id=course.run.trace_id
+            )
+            return Entry((event, *results), run=RunChange(tool_call_count=course.tool_call_count), changes=changes)
+
+        await self._insist(course, build)
 
     async def _loop(self, course: Course) -> Ending:
         while True:
@@ -157,7 +166,7 @@ class Executor:
             turn = course.latest_turn()
             if turn is None or (turn.calls and not turn.unanswered):
                 if turn is not None:
-                    course.tool_call_count = course.count_after(turn)
+                    course.count(turn)
                 if await self._stepper.take(course):
                     return Ending.COMPLETED
             elif turn.final:
@@ -185,6 +194,8 @@ class Executor:
             [record.call for record in turn.calls],
             course.conversation,
             count_before=course.count_before(turn),
+            tools_allowed=tools_allowed(course, turn.step),
+            known=course.unplanned,
         )
         wanted = {record.invocation_id for record in missing}
         entry = self._stepper.opening(course, turn.step, [p for p in planned if p.invocation.id in wanted])
@@ -244,6 +255,11 @@ class Executor:
                 checkpoint=course.checkpoint("terminal"),
             )
 
+        await self._insist(course, build)
+
+    @staticmethod
+    async def _insist(course: Course, build: Callable[[], Entry]) -> None:
+        """Append what `build` says; somebody who answers one of its calls first is adopted, and it is asked again."""
         while True:
             try:
                 await course.journal.append(build)

@@ -15,7 +15,7 @@ from wakeful.domain.agents import Agent
 from wakeful.domain.canonical import sha256_hex
 from wakeful.domain.content import ArtifactRef, CallResult, ProposedCall
 from wakeful.domain.errors import InvalidPayload
-from wakeful.domain.history import Conversation
+from wakeful.domain.history import Conversation, TurnEntry
 from wakeful.domain.ids import child_run_id, child_session_id, invocation_id
 from wakeful.domain.invocations import NewInvocation
 from wakeful.domain.payloads import check
@@ -23,7 +23,7 @@ from wakeful.domain.states import IdempotencyClass, InvocationStatus
 from wakeful.domain.tools import ASK_USER, DELEGATE
 from wakeful.runtime.safe import describe
 
-__all__ = ["OVER_BUDGET", "Planned", "Planner", "fitted_size", "parse_arguments"]
+__all__ = ["OVER_BUDGET", "Planned", "Planner", "Unplanned", "counted_calls", "fitted_size", "parse_arguments"]
 
 OVER_BUDGET = "tool_call_budget"
 
@@ -42,6 +42,11 @@ def fitted_size(calls: int, count_before: int, max_tool_calls: int | None) -> in
     if max_tool_calls is None:
         return calls
     return max(0, min(calls, max_tool_calls - count_before))
+
+
+def counted_calls(turn: TurnEntry) -> int:
+    """How many of a returned batch's calls fit the budget it was proposed under, whatever the budget is by now."""
+    return sum(1 for record in turn.calls if record.result is None or record.result.code != OVER_BUDGET)
 
 
 def parse_arguments(text: str | ArtifactRef) -> dict[str, Any]:
@@ -76,6 +81,19 @@ def arguments_hash(text: str | ArtifactRef) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Unplanned:
+    """What is known of calls that stand in the log without having been planned there."""
+
+    pending: frozenset[int] | None = None
+    """The positions of the batch that a checkpoint saved: fitted and guarded before. None where none was saved."""
+    guarded: bool = True
+    """Whether the guards are still to be passed; False where another call of the turn shows that they were."""
+
+
+_NOTHING_KNOWN = Unplanned()
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """Plans the batches of one run."""
 
@@ -91,6 +109,7 @@ class Planner:
         *,
         count_before: int,
         tools_allowed: bool = True,
+        known: Unplanned = _NOTHING_KNOWN,
     ) -> list[Planned]:
         """One Planned per call, in order. `conversation` holds what stood before the turn."""
         fits = fitted_size(len(calls), count_before, self.max_tool_calls)
@@ -99,7 +118,16 @@ class Planner:
         for index, call in enumerate(calls):
             digest = arguments_hash(call.arguments)
             length = streak.next(call.tool, digest)
-            refusal = self._refusal(call, fits=index < fits, length=length, tools_allowed=tools_allowed)
+            passed = known.pending is not None and call.position in known.pending
+            guarded = known.guarded and not passed
+            refusal = self._refusal(
+                call,
+                fits=passed or index < fits,
+                length=length if guarded else 0,
+                tools_allowed=tools_allowed or not guarded,
+            )
+            if refusal is None and known.pending is not None and not passed:
+                refusal = _refused("not_pending", "the call was refused before its run was interrupted")
             planned.append(Planned(call, self._invocation(step, call, digest, refused=refusal is not None), refusal))
         return planned
 

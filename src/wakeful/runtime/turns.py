@@ -35,7 +35,7 @@ from wakeful.runtime.retries import delay
 from wakeful.runtime.safe import describe
 from wakeful.runtime.settings import ExecutionSettings
 
-__all__ = ["Stepper"]
+__all__ = ["Stepper", "tools_allowed"]
 
 T = TypeVar("T")
 
@@ -90,10 +90,11 @@ class Stepper:
             run=course.run,
             conversation=course.conversation,
             step=step,
-            tools_allowed=_tools_allowed(course, step),
+            tools_allowed=tools_allowed(course, step),
             continuation=course.continuation,
             summary=course.summary,
             summary_through=course.summary_through,
+            context_updates=course.context_updates(),
             fetch=self._fetcher(course),
         )
         left = course.time_left()
@@ -132,7 +133,7 @@ class Stepper:
             calls,
             course.conversation,
             count_before=course.tool_call_count,
-            tools_allowed=_tools_allowed(course, step),
+            tools_allowed=tools_allowed(course, step),
         )
         await course.journal.append(self._opened(course, step, turn, events, planned))
         if course.holding.claim.suspect:
@@ -207,7 +208,7 @@ def _within_budget(course: Course, step: int) -> None:
         raise RunFailure("the run's deadline has passed", code="deadline_exceeded")
 
 
-def _tools_allowed(course: Course, step: int) -> bool:
+def tools_allowed(course: Course, step: int) -> bool:
     """The last allowed step is kept for an answer."""
     limit = course.run.budget.max_steps
     return limit is None or step < limit or limit == 1
