@@ -156,9 +156,31 @@ class Executor:
             results, changes = closing(
                 dropped, course.actor, "superseded", "a newer turn came before the call", trace_id=course.run.trace_id
             )
-            return Entry((event, *results), run=RunChange(tool_call_count=course.tool_call_count), changes=changes)
+            rows = self._missing_rows(course)
+            return Entry(
+                (event, *results, *rows.events),
+                run=RunChange(tool_call_count=course.tool_call_count),
+                proposals=rows.proposals,
+                changes=changes,
+            )
 
         await self._insist(course, build)
+
+    def _missing_rows(self, course: Course) -> Entry:
+        """Logs of before the turn and its rows were one append may hold calls without a row: they are planned."""
+        turn = course.latest_turn()
+        missing = [r.invocation_id for r in turn.unanswered if course.call(r.invocation_id) is None] if turn else []
+        if turn is None or not missing:
+            return Entry(())
+        planned = course.planner.plan(
+            turn.step,
+            [record.call for record in turn.calls],
+            course.conversation,
+            count_before=course.count_before(turn),
+            tools_allowed=tools_allowed(course, turn.step),
+            known=course.unplanned,
+        )
+        return self._stepper.opening(course, turn.step, [p for p in planned if p.invocation.id in missing])
 
     async def _loop(self, course: Course) -> Ending:
         while True:
@@ -175,7 +197,6 @@ class Executor:
                 return ending
 
     async def _batch(self, course: Course, turn: TurnEntry) -> Ending | None:
-        await self._restore_rows(course, turn)
         await self._caller.run_batch(course, turn)
         check(course.holding)
         statuses = {call.status for call in course.open_calls()}
@@ -183,23 +204,6 @@ class Executor:
         if waiting is None or statuses - AWAITING:
             return None
         return await self._wait(course, waiting)
-
-    async def _restore_rows(self, course: Course, turn: TurnEntry) -> None:
-        """Logs of before the turn and its rows were one append may hold calls without a row: plan them again."""
-        missing = [r for r in turn.unanswered if course.call(r.invocation_id) is None]
-        if not missing:
-            return
-        planned = course.planner.plan(
-            turn.step,
-            [record.call for record in turn.calls],
-            course.conversation,
-            count_before=course.count_before(turn),
-            tools_allowed=tools_allowed(course, turn.step),
-            known=course.unplanned,
-        )
-        wanted = {record.invocation_id for record in missing}
-        entry = self._stepper.opening(course, turn.step, [p for p in planned if p.invocation.id in wanted])
-        await course.journal.append(entry)
 
     async def _wait(self, course: Course, status: RunStatus) -> Ending | None:
         calls = [call.id for call in course.open_calls()]
