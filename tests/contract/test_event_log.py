@@ -89,8 +89,8 @@ async def test_the_same_event_ids_again_return_the_first_success_and_change_noth
     first = await world.store.log.append(request)
     facts = await world.facts(lease.run)
     again = await world.store.log.append(request)
-    assert again.repeated
-    assert replace(again, repeated=False) == first
+    assert (again.repeated, again.checkpoint) == (True, None)
+    assert replace(again, repeated=False, checkpoint=first.checkpoint) == first
     assert await world.facts(lease.run) == facts
 
 
