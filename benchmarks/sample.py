@@ -47,6 +47,7 @@ def _step(request: ModelRequest) -> ModelResponse:
         return ModelResponse(content="done")
     arguments = json.dumps({"number": request.step})
     return ModelResponse(
+        content="x" * request.run.metadata.get("content_bytes", 0),
         calls=(ProposedCall(position=0, tool="double", arguments=arguments, provider_call_id="call_0"),),
         finish_reason="tool_calls",
     )

@@ -5,19 +5,23 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from urllib.parse import quote
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
+from pydantic import JsonValue
 
 from benchmarks.bench import SCOPE, Bench, Database
-from benchmarks.figure import Figure, Measured, at_most, counted
+from benchmarks.figure import Figure, Measured, at_most, counted, of_rounds
 from benchmarks.relay import Traffic, relay
 from benchmarks.rounds import alternate
 from benchmarks.sample import STEPS, app
 from wakeful.bootstrap.apps import catalogue_of
+from wakeful.domain.events.turns import ModelResponseCompleted
 from wakeful.domain.ids import new_id
 from wakeful.domain.runs import Budget, Submission
+from wakeful.domain.scopes import SessionRef
 from wakeful.domain.sessions import NewSession
 from wakeful.domain.states import PriorityClass
 from wakeful.embedded.postgres import SOCKET_NAME, SOCKET_PORT
@@ -30,6 +34,7 @@ __all__ = ["FIGURES"]
 
 RUN_OF = 100
 SHORT_RUN_OF = 20
+TURNS, PART = 200, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,31 @@ async def step_ms(bench: Bench) -> Measured:
     measured: Measured = await bench.once("step times", lambda: _timed(bench))
     bare = measured.parts["bare_commits_of_a_step_ms"]
     return Measured(measured.parts["step_ms"], measured.low * bare, measured.high * bare)
+
+
+async def late_turns_vs_early(bench: Bench) -> Measured:
+    """Time of the last 20 turns of a run of 200 by that of its first 20, with a message of 1 KiB and a tool call each:
+    what the length of a conversation costs. At most 1.1."""
+    database = bench.database("bench_steps")
+    ratios, lasts, firsts = [], [], []
+    async with database.store(connections=2) as store:
+        await _warm(store)
+        for _ in range(bench.rounds):
+            times = await _turn_times(store, TURNS)
+            first, last = times[PART] - times[0], times[-1] - times[-1 - PART]
+            ratios.append(last / first)
+            lasts.append(last)
+            firsts.append(first)
+            bench.progress.step(f"{ratios[-1]:.2f}")
+    return of_rounds(ratios, last_turn_ms=median(lasts) / PART * 1000, first_turn_ms=median(firsts) / PART * 1000)
+
+
+async def _turn_times(store: PostgresStore, turns: int) -> list[float]:
+    """When each turn of a run was committed, by the database's clock, in seconds."""
+    session = SessionRef(SCOPE.tenant_id, new_id())
+    await _execute(store, turns, content_bytes=1024, session_id=session.session_id)
+    events = await store.log.read(session, types=[ModelResponseCompleted.TYPE])
+    return [event.created_at.timestamp() for event in events]
 
 
 async def _counted(bench: Bench) -> _PerStep:
@@ -131,13 +161,14 @@ async def _warm(store: PostgresStore) -> None:
         await _execute(store, 2)
 
 
-async def _execute(store: PostgresStore, steps: int) -> float:
+async def _execute(
+    store: PostgresStore, steps: int, *, content_bytes: int = 0, session_id: UUID | None = None
+) -> float:
     """Seconds that the executor takes for a run of so many steps with a call each, from claimed to completed."""
-    session_id = new_id()
+    session_id = session_id or new_id()
     await store.sessions.create(NewSession(SCOPE, STEPS, session_id=session_id))
-    await store.queue.submit(
-        Submission(SCOPE, session_id, STEPS, 1, budget=Budget(max_steps=None), metadata={"steps": steps})
-    )
+    metadata: dict[str, JsonValue] = {"steps": steps, "content_bytes": content_bytes}
+    await store.queue.submit(Submission(SCOPE, session_id, STEPS, 1, budget=Budget(max_steps=None), metadata=metadata))
     (claim,) = await store.queue.claim(
         uuid4(),
         capacity={PriorityClass.INTERACTIVE: 1},
@@ -159,4 +190,5 @@ FIGURES = (
     Figure(step_round_trips),
     Figure(step_vs_bare_commits),
     Figure(step_ms, at_most(1.3)),
+    Figure(late_turns_vs_early, at_most(1.1)),
 )

@@ -18,6 +18,7 @@ from wakeful.domain.events.turns import (
     ModelResponseCompleted,
 )
 from wakeful.domain.ids import invocation_id
+from wakeful.domain.models import ModelMessage
 
 __all__ = ["CONVERSATION_TYPES", "CallRecord", "Conversation", "Entry", "MessageEntry", "NoteEntry", "TurnEntry"]
 
@@ -51,6 +52,9 @@ class TurnEntry:
     content: Content
     calls: list[CallRecord]
     count_before: int | None = None
+    rendered: tuple[ModelMessage, ...] | None = field(default=None, compare=False, repr=False)
+    """What a model is sent for it, kept by whoever rendered it once every call has its result: it cannot change any
+    more, and a long run sends all of its turns at every step."""
 
     @property
     def unanswered(self) -> list[CallRecord]:

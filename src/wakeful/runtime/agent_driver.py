@@ -117,13 +117,13 @@ async def assemble(
             case MessageEntry():
                 messages.append(ModelMessage("user", await _content(entry.content, fetch)))
             case TurnEntry():
-                messages += _turn(entry if _complete(entry) else await _fetched(entry, fetch))
+                messages += entry.rendered or _turn(entry if _complete(entry) else await _fetched(entry, fetch))
             case NoteEntry():
                 messages.append(ModelMessage("system", _note(entry)))
     return messages
 
 
-def _turn(turn: TurnEntry) -> list[ModelMessage]:
+def _turn(turn: TurnEntry) -> tuple[ModelMessage, ...]:
     ids = tuple([f"s{turn.step}p{record.call.position}" for record in turn.calls])
     calls = tuple([record.call for record in turn.calls])
     assistant = ModelMessage("assistant", turn.content, calls=calls, call_ids=ids)
@@ -131,7 +131,10 @@ def _turn(turn: TurnEntry) -> list[ModelMessage]:
         ModelMessage("tool", call_id=call_id, result=record.result or NO_RESULT)
         for call_id, record in zip(ids, turn.calls, strict=True)
     ]
-    return [assistant, *results]
+    messages = (assistant, *results)
+    if not turn.unanswered:
+        turn.rendered = messages
+    return messages
 
 
 def _complete(turn: TurnEntry) -> bool:
