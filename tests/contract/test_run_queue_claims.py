@@ -118,6 +118,16 @@ async def test_a_run_without_allowance_is_not_claimed(world: World) -> None:
     assert len(await world.claims(max_attempts=2, now=later())) == 1
 
 
+async def test_a_run_without_allowance_is_not_claimed_though_it_is_no_suspect_any_more(world: World) -> None:
+    await world.crashed(await world.running(), max_attempts=9)
+    lease = await world.claim(now=later())
+    await world.turn(lease)
+    await world.hand_back(lease)
+    assert await world.claims(max_attempts=1, now=later()) == []
+    (claim,) = await world.claims(max_attempts=2, now=later())
+    assert not claim.suspect
+
+
 async def test_suspects_are_taken_only_as_long_as_their_own_slots_last(world: World) -> None:
     leases = [await world.running() for _ in range(3)]
     for lease in leases:

@@ -236,7 +236,7 @@ async def test_the_holder_of_a_swept_run_is_fenced(world: World) -> None:
         await world.turn(lease)
 
 
-@pytest.mark.parametrize("meanwhile", ["renewed", "handed back", "ended", "taken", "unknown"])
+@pytest.mark.parametrize("meanwhile", ["renewed", "handed back", "ended", "taken", "taken again", "unknown"])
 async def test_a_lease_that_is_not_expired_any_more_is_left_alone(world: World, meanwhile: str) -> None:
     lease = await world.running()
     candidate, now = expired(lease), later(60)
@@ -251,6 +251,10 @@ async def test_a_lease_that_is_not_expired_any_more_is_left_alone(world: World, 
     elif meanwhile == "taken":
         await world.hand_back(lease)
         await world.claim(owner=new_id())
+    elif meanwhile == "taken again":
+        # By the same process: only the epoch tells that this is another lease.
+        await world.hand_back(lease)
+        await world.claim()
     else:
         candidate = replace(candidate, run=replace(lease.run, run_id=new_id()))
     before = await world.facts(lease.run)
