@@ -68,7 +68,8 @@ class HotPool:
         # that gives back and takes again at once would otherwise pass everybody who waits.
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._count = 0
-        self._connecting: set[asyncio.Task[Connection]] = set()
+        # Being made for callers that were cancelled.
+        self._unclaimed: set[asyncio.Task[Connection]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self) -> None:
@@ -90,8 +91,8 @@ class HotPool:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_exception(Unavailable("the store was closed"))
-        if self._connecting:
-            await asyncio.wait(self._connecting)
+        if self._unclaimed:
+            await asyncio.wait(self._unclaimed)
 
     def connection(self) -> _Taken:
         """One connection for the length of an `async with`. Raises Unavailable when none is free for long."""
@@ -100,7 +101,7 @@ class HotPool:
     @property
     def in_use(self) -> int:
         """Connections taken and not given back."""
-        return self._count - len(self._idle)
+        return self._count - len(self._idle) - len(self._unclaimed)
 
     def idle(self) -> Connection | None:
         """The connection given back last, if it is still open. Raises ConfigurationError on another loop."""
@@ -127,11 +128,10 @@ class HotPool:
         """A connection of its own task: a caller that is cancelled leaves no half-made one behind, and the pool gets
         what it began."""
         making = asyncio.ensure_future(self._connect())
-        self._connecting.add(making)
-        making.add_done_callback(self._connecting.discard)
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
+            self._unclaimed.add(making)
             making.add_done_callback(self._arrived)
             raise
         except BaseException:
@@ -139,6 +139,7 @@ class HotPool:
             raise
 
     def _arrived(self, making: "asyncio.Task[Connection]") -> None:
+        self._unclaimed.discard(making)
         if making.cancelled() or making.exception() is not None:
             self._free_place()
         else:
