@@ -23,7 +23,7 @@ AGENT = "support"
 LEDGER_VARIABLE = "SUPPORT_DESK_LEDGER"
 """The environment variable that names the ledger's socket to the demonstration's workers."""
 MODEL_LATENCY = timedelta(milliseconds=60)
-SERVICE_SECONDS = 0.15
+SERVICE_SECONDS = 0.3
 """From a service's effect to its answer: where a crash is worst."""
 SLOW_POST_SECONDS = 20.0
 """The slow post answers so late that the second scene has time to kill its caller."""

@@ -18,8 +18,9 @@ __all__ = ["first_scene"]
 
 KILLS = 2
 BETWEEN_KILLS_SECONDS = 3.0
-STEP_SECONDS = 0.2
+STEP_SECONDS = 0.1
 WORTH_A_KILL = 2
+ROUNDS = 3
 
 
 async def first_scene(stage: Stage) -> None:
@@ -28,16 +29,26 @@ async def first_scene(stage: Stage) -> None:
     title = f"{len(STORIES)} conversations, undisturbed"
     async with live_table(title, stage.parts, stage.scope, calm, Stagehand(), stage.console):
         await play(stage.wakeful, STORIES, calm)
-    storm: list[Played] = []
-    title, stagehand = "The same again: workers killed, broker emptied, checkpoints deleted", Stagehand()
-    async with live_table(title, stage.parts, stage.scope, storm, stagehand, stage.console):
-        await _play_disturbed(stage, storm, stagehand)
+    rounds = [await _disturbed(stage)]
+    while not _hit(stage) and len(rounds) < ROUNDS:
+        # On a machine that is busy enough everybody may be done before anybody was killed.
+        rounds.append(await _disturbed(stage))
+    storm = [played for cast in rounds for played in cast]
     hardest = max(storm, key=_hardship)
     events = [event async for event in hardest.run.events()]
     stage.console.print(timeline(f"One of them, as the log tells it: {hardest.story.name}", events, stage.worker))
     _judge_faults(stage)
     _judge_ends_and_effects(stage, [*calm, *storm])
-    await _judge_histories(stage, calm, storm)
+    await _judge_histories(stage, calm, rounds)
+
+
+async def _disturbed(stage: Stage) -> list[Played]:
+    """One round under faults."""
+    storm: list[Played] = []
+    title, stagehand = "The same again: workers killed, broker emptied, checkpoints deleted", Stagehand()
+    async with live_table(title, stage.parts, stage.scope, storm, stagehand, stage.console):
+        await _play_disturbed(stage, storm, stagehand)
+    return storm
 
 
 async def _play_disturbed(stage: Stage, storm: list[Played], stagehand: Stagehand) -> None:
@@ -63,12 +74,12 @@ async def _disturb(stage: Stage, stagehand: Stagehand) -> None:
 
     while True:
         await asyncio.sleep(STEP_SECONDS)
-        await stage.chaos.flush_broker()
-        if deleted := await stage.chaos.lose_checkpoints():
-            stagehand.tell(f"deleted {deleted} checkpoint(s) of a running conversation")
         if kills < KILLS and loop.time() > next_kill and (kill := await stage.chaos.kill_worker(may)) is not None:
             kills, next_kill = kills + 1, loop.time() + BETWEEN_KILLS_SECONDS
             stagehand.tell(f"SIGKILL of {kill.worker} (pid {kill.pid}), which was executing {len(kill.runs)} runs")
+        await stage.chaos.flush_broker()
+        if deleted := await stage.chaos.lose_checkpoints():
+            stagehand.tell(f"deleted {deleted} checkpoint(s) of a running conversation")
 
 
 async def _in_unrepeatable_call(stage: Stage, held: Sequence[Run]) -> bool:
@@ -80,10 +91,15 @@ async def _in_unrepeatable_call(stage: Stage, held: Sequence[Run]) -> bool:
     return False
 
 
+def _hit(stage: Stage) -> bool:
+    counts = stage.chaos.counts
+    return counts.runs_hit > 0 and counts.checkpoints_deleted > 0 and counts.broker_flushes > 0
+
+
 def _judge_faults(stage: Stage) -> None:
     counts = stage.chaos.counts
     stage.verdict.claim(
-        counts.runs_hit > 0 and counts.checkpoints_deleted > 0 and counts.broker_flushes > 0,
+        _hit(stage),
         "The faults hit something",
         f"{counts.kills} kills hit {counts.runs_hit} runs, {counts.checkpoints_deleted} checkpoints were deleted, "
         f"the broker was emptied {counts.broker_flushes} times",
@@ -102,16 +118,17 @@ def _judge_ends_and_effects(stage: Stage, cast: list[Played]) -> None:
     stage.verdict.claim_effects(what, expected, stage.ledger.read().counts())
 
 
-async def _judge_histories(stage: Stage, calm: list[Played], storm: list[Played]) -> None:
+async def _judge_histories(stage: Stage, calm: list[Played], rounds: list[list[Played]]) -> None:
     different = []
-    for one, other in zip(calm, storm, strict=True):
+    for one, other in ((one, other) for cast in rounds for one, other in zip(calm, cast, strict=True)):
         where = first_difference(await history(stage.parts, one), await history(stage.parts, other))
         if where is not None:
             different.append(f"{one.story.name}: {where}")
+    compared = len(calm) * len(rounds)
     stage.verdict.claim(
         not different,
         "Every history equals that of the undisturbed run",
-        "; ".join(different) or f"{len(calm)} of {len(calm)}",
+        "; ".join(different) or f"{compared} of {compared}",
     )
 
 
