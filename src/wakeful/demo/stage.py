@@ -20,6 +20,8 @@ from wakeful.faults.owners import OwnerNotes
 __all__ = ["OWNER", "Stage", "set_stage"]
 
 OWNER = "demo"
+LONGEST_STOP_SECONDS = 3.0
+"""Leases are ten times as long. On a crowded machine it takes a while to see what a stopped worker holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,14 @@ def set_stage(stack: Stack, parts: ClientParts, ledger: LedgerProcess, console: 
         wakeful=Wakeful(Backend(parts.store, parts.wakeups), tenant=OWNER, principal=OWNER),
         scope=scope,
         ledger=ledger,
-        chaos=Chaos(stack, parts.store, scope, notes, random.Random(seed)),  # noqa: S311 - dice, no secret
+        chaos=Chaos(
+            stack,
+            parts.store,
+            scope,
+            notes,
+            random.Random(seed),  # noqa: S311 - dice, no secret
+            longest_stop_seconds=LONGEST_STOP_SECONDS,
+        ),
         notes=notes,
         console=console,
         verdict=Verdict(),

@@ -79,8 +79,17 @@ class Chaos:
     """Faults on a stack, chosen by `dice`."""
 
     def __init__(
-        self, stack: Stack, store: StoreUnderTest, scope: Scope, notes: OwnerNotes, dice: random.Random
+        self,
+        stack: Stack,
+        store: StoreUnderTest,
+        scope: Scope,
+        notes: OwnerNotes,
+        dice: random.Random,
+        *,
+        longest_stop_seconds: float = LONGEST_STOP_SECONDS,
     ) -> None:
+        """`longest_stop_seconds` is how long a worker may stand still while its kill is judged: well below a lease."""
+        self._longest_stop_seconds = longest_stop_seconds
         self.counts = ChaosCounts()
         self.hits: Counter[UUID] = Counter()
         """How often each run was executing in a process that was killed."""
@@ -133,7 +142,7 @@ class Chaos:
         pid, killed_at = worker.pid, 0.0
         os.kill(pid, signal.SIGSTOP)
         try:
-            async with asyncio.timeout(LONGEST_STOP_SECONDS):
+            async with asyncio.timeout(self._longest_stop_seconds):
                 await asyncio.sleep(IN_FLIGHT_SECONDS)
                 held = await self._fair(worker, may)
             if held:
