@@ -20,8 +20,8 @@ from wakeful.faults.owners import OwnerNotes
 __all__ = ["OWNER", "Stage", "set_stage"]
 
 OWNER = "demo"
-LONGEST_STOP_SECONDS = 3.0
-"""Leases are ten times as long. On a crowded machine it takes a while to see what a stopped worker holds."""
+LONGEST_STOP_SECONDS = 1.2
+"""Shorter than a lease. On a crowded machine it takes a while to see what a stopped worker holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from wakeful.demo.acting import Played, history, play
 from wakeful.demo.desk import effect
@@ -84,11 +85,12 @@ async def _disturb(stage: Stage, stagehand: Stagehand) -> None:
 
 async def _in_unrepeatable_call(stage: Stage, held: Sequence[Run]) -> bool:
     """Whether a call that must not be repeated is under way in one of the runs: that is the second scene."""
-    for run in held:
-        for call in await stage.parts.store.runs.invocations(stage.scope, run.ref.run_id):
-            if call.status is InvocationStatus.RUNNING and call.idempotency_class is IdempotencyClass.NON_IDEMPOTENT:
-                return True
-    return False
+    invocations = stage.parts.store.runs.invocations
+    calls = chain.from_iterable(await asyncio.gather(*(invocations(stage.scope, run.ref.run_id) for run in held)))
+    return any(
+        call.status is InvocationStatus.RUNNING and call.idempotency_class is IdempotencyClass.NON_IDEMPOTENT
+        for call in calls
+    )
 
 
 def _hit(stage: Stage) -> bool:
