@@ -77,6 +77,10 @@ class Settings(BaseSettings):
     """How often the scheduler's sweeps look."""
     projection_seconds: float = Field(default=1.0, gt=0)
     """How often the scheduler looks for projections that are behind the log."""
+    metrics_port: int | None = Field(default=None, ge=0, le=65_535)
+    """Where the scheduler serves `/metrics`; unset: nowhere. 0 takes a free port, which the log names."""
+    metrics_host: str = "127.0.0.1"
+    """The address that it listens on."""
     drain_grace_seconds: float = Field(default=25.0, ge=0)
     """How long a stopping worker waits for calls that must not be cut off."""
     tool_timeout_seconds: float = Field(default=60.0, gt=0)
