@@ -3,16 +3,11 @@
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
-from support.database import Database
-from support.processes import Machine, machine, until_fact
+from support.processes import Machine, until_fact
 
-from wakeful.bootstrap.settings import given_settings
-from wakeful.client import RunHandle, RunStatus, Wakeful, connect
-from wakeful.domain.ids import new_id
+from wakeful.client import RunHandle, RunStatus, Wakeful
 from wakeful.domain.states import InvocationStatus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.gate("crash_recovery")]
@@ -20,19 +15,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.gate("cra
 LONG = {"lease_seconds": "600"}
 """No test waits for this: what goes on within it was taken from a worker known to be dead."""
 DONE = 120.0
-
-
-@pytest.fixture
-def machines(database: Database, tmp_path: Path) -> Iterator[Machine]:
-    with machine(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def wakeful(database: Database) -> AsyncIterator[Wakeful]:
-    settings = given_settings(database_url=database.dsn, role_prefix=database.role_prefix)
-    async with connect(settings=settings, tenant=new_id(), principal=new_id()) as client:
-        yield client
 
 
 async def started(machines: Machine, wakeful: Wakeful, agent: str, word: str) -> RunHandle:

@@ -4,36 +4,18 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
-from support.database import Database
-from support.processes import Machine, machine, until_fact
+from support.processes import Machine, until_fact
 
 from wakeful.actors.queues import wake_queue
-from wakeful.bootstrap.settings import given_settings
-from wakeful.client import RunHandle, RunStatus, Wakeful, connect
-from wakeful.domain.ids import new_id
+from wakeful.client import RunHandle, RunStatus, Wakeful
 from wakeful.domain.states import InvocationStatus, PriorityClass
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 SHORT = {"lease_seconds": "2", "drain_grace_seconds": "1"}
 DONE = 120.0
-
-
-@pytest.fixture
-def machines(database: Database, tmp_path: Path) -> Iterator[Machine]:
-    with machine(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def wakeful(database: Database) -> AsyncIterator[Wakeful]:
-    settings = given_settings(database_url=database.dsn, role_prefix=database.role_prefix)
-    async with connect(settings=settings, tenant=new_id(), principal=new_id()) as client:
-        yield client
 
 
 async def submit(wakeful: Wakeful, agent: str, priority: str = "interactive") -> RunHandle:

@@ -1,15 +1,9 @@
 """Runs that take their process along, in every way: FAILED after exactly their allowance, and nobody else is hit."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
 import pytest
-from support.database import Database
-from support.processes import Machine, machine, until_fact
+from support.processes import Machine, until_fact
 
-from wakeful.bootstrap.settings import given_settings
-from wakeful.client import RunHandle, RunStatus, Wakeful, connect
-from wakeful.domain.ids import new_id
+from wakeful.client import RunHandle, RunStatus, Wakeful
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.spec("QUE-6")]
 
@@ -24,19 +18,6 @@ POISON = {
 BESIDE, FRESH = 3, 5
 """Neighbours that were executing when the first worker died, and neighbours of the second one alone."""
 DONE = 120.0
-
-
-@pytest.fixture
-def machines(database: Database, tmp_path: Path) -> Iterator[Machine]:
-    with machine(database, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def wakeful(database: Database) -> AsyncIterator[Wakeful]:
-    settings = given_settings(database_url=database.dsn, role_prefix=database.role_prefix)
-    async with connect(settings=settings, tenant=new_id(), principal=new_id()) as client:
-        yield client
 
 
 async def started(machines: Machine, wakeful: Wakeful, agent: str, word: str) -> RunHandle:

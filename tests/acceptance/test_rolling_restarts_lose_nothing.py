@@ -4,7 +4,7 @@ import asyncio
 import random
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +12,8 @@ import pytest
 from support.database import Database
 from support.processes import Machine, machine, until_fact
 
-from wakeful.bootstrap.settings import given_settings
-from wakeful.client import RunHandle, RunStatus, Wakeful, connect
+from wakeful.client import RunHandle, RunStatus, Wakeful
 from wakeful.domain.events.runs import RunRequeued
-from wakeful.domain.ids import new_id
 from wakeful.domain.states import InvocationStatus
 
 pytestmark = pytest.mark.anyio
@@ -32,13 +30,6 @@ DONE = 120.0
 def machines(database: Database, tmp_path: Path) -> Iterator[Machine]:
     with machine(database, tmp_path, slots="8") as made:
         yield made
-
-
-@pytest.fixture
-async def wakeful(database: Database) -> AsyncIterator[Wakeful]:
-    settings = given_settings(database_url=database.dsn, role_prefix=database.role_prefix)
-    async with connect(settings=settings, tenant=new_id(), principal=new_id()) as client:
-        yield client
 
 
 @pytest.mark.timeout(120)
